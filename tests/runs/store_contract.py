@@ -211,6 +211,14 @@ async def test_runs_are_filtered_by_error(run_store: RunStore) -> None:
     assert await _listed(run_store, RunFilter(error_code="it's"), limit=2) == ["e-7", "e-5"]
 
 
+async def test_runs_are_filtered_by_version(run_store: RunStore) -> None:
+    for number in range(4):
+        await run_store.save(_run(f"e-{number}", at=float(number), app_version=f"v{number % 2}"))
+    assert await _listed(run_store, RunFilter(app_version="v1")) == ["e-3", "e-1"]
+    assert await _listed(run_store, RunFilter(app_version="v1", created_before=2.0)) == ["e-1"]
+    assert await _listed(run_store, RunFilter(app_version="v2")) == []
+
+
 async def test_runs_are_filtered_by_feedback(run_store: RunStore) -> None:
     key = SessionKey(**_SESSION)
     for number in range(4):

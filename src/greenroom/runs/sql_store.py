@@ -32,6 +32,7 @@ from greenroom.runs.sql_requests import (
     write_request,
 )
 from greenroom.runs.store import RunStore, app_of_feedback, check_limit, next_page, page_position
+from greenroom.runs.watch import matches
 from greenroom.schedules.sql import SqlScheduleStore
 from greenroom.versions.sql import SqlVersionStore
 
@@ -232,23 +233,23 @@ class SqlRunStore(RunStore):
         return ListRunsResponse(runs=page, next_page_token=next_page(page) if len(page) < len(found) else None)
 
     async def _find_runs(self, where: RunFilter, after: tuple[float, str] | None, limit: int | None) -> list[Run]:
-        """The runs after a position, one more than `limit`. Where records are encrypted, error codes are compared
-        here.
+        """The runs after a position, one more than `limit`. Where records are encrypted, error codes and
+        versions are compared here.
         """
         if where.feedback_label is not None:
             label = label_of(self._codec, where.feedback_label)
             where = msgspec.structs.replace(where, feedback_label=label)
-        if where.error_code is None or self._codec.is_plain:
+        if (where.error_code is None and where.app_version is None) or self._codec.is_plain:
             return await self._select(*_list_query(where, after, limit, self.data_contains))
 
-        code = where.error_code
-        wanted = _WITH_ERRORS if where.statuses is None else where.statuses
-        statuses = [status for status in _WITH_ERRORS if status in wanted]
-        with_errors = msgspec.structs.replace(where, error_code=None, statuses=statuses)
+        candidates = msgspec.structs.replace(where, error_code=None, app_version=None)
+        if where.error_code is not None:
+            wanted = _WITH_ERRORS if where.statuses is None else where.statuses
+            candidates.statuses = [status for status in _WITH_ERRORS if status in wanted]
         found: list[Run] = []
         while True:
-            runs = await self._select(*_list_query(with_errors, after, _RUNS_READ, self.data_contains))
-            found += [run for run in runs[:_RUNS_READ] if run.error is not None and run.error.code == code]
+            runs = await self._select(*_list_query(candidates, after, _RUNS_READ, self.data_contains))
+            found += [run for run in runs[:_RUNS_READ] if matches(run, where)]
             if len(runs) <= _RUNS_READ or (limit is not None and len(found) > limit):
                 return found if limit is None else found[: limit + 1]
             after = runs[_RUNS_READ - 1].created_at, runs[_RUNS_READ - 1].id
