@@ -584,7 +584,7 @@ def blob_digest(codec: Codec, data: bytes) -> bytes:
 
 
 def _has_state(session: CachedSession, wanted: ScopedDelta) -> bool:
-    """Whether the values of keys are the ones that are wanted, as the database compares them where it can."""
+    """True if keys have the values that are wanted, as the database compares them where it can."""
     for values, stored in (
         (wanted.session, session.state),
         (wanted.user, session.user.values),
