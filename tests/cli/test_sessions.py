@@ -4,7 +4,9 @@ import json
 
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
+from greenroom.records.feedback import Feedback, FeedbackFilter
 from greenroom.records.session import GetSessionConfig
+from greenroom.runs.engine import run_store_beside
 from greenroom.sessions.sqlite import SqliteSessionService
 from tests.cli.conftest import Cli
 
@@ -79,6 +81,44 @@ def test_sessions_are_exported_and_imported(cli: Cli) -> None:
     assert copied == "".join(lines)
     file.write_text("{}\n")
     assert "Line 1 is not an exported session" in cli.run_process("sessions", "import", "chats.jsonl", *copy).stderr
+
+
+async def test_feedback_is_exported_and_imported_with_its_session(cli: Cli) -> None:
+    cli("run", "agents", "hello", *STORE, "--session", "s1", "--user", "ada")
+    sessions = SqliteSessionService(str(cli.folder / "chats.db"))
+    runs = run_store_beside(sessions)
+    given = [
+        Feedback(
+            id=f"f-{number}",
+            app_name="parrot",
+            user_id="ada",
+            session_id="s1",
+            event_id=f"v-{number}",
+            run_id="e-1",
+            name="helpful",
+            score=False,
+            label="odd",
+            comment="Too short.",
+            source="user",
+            subject="ada",
+            created_at=float(number),
+        )
+        for number in range(3)
+    ]
+    for feedback in given:
+        await runs.feedback.save(feedback)
+    await runs.close()
+    await sessions.close()
+
+    assert cli("sessions", "export", "agents", *STORE, "--output", "chats.jsonl").stderr == "1 sessions exported\n"
+    for _ in range(2):
+        assert cli("sessions", "import", "chats.jsonl", "--session-service", "sqlite:///copy.db").returncode == 0
+    sessions = SqliteSessionService(str(cli.folder / "copy.db"))
+    runs = run_store_beside(sessions)
+    where = FeedbackFilter(app_name="parrot", label="odd")
+    assert (await runs.feedback.list(where)).feedback == given[::-1]
+    await runs.close()
+    await sessions.close()
 
 
 def test_sessions_of_removed_apps_are_included(cli: Cli) -> None:

@@ -18,8 +18,8 @@ from greenroom.cli.sessions_transfer import store as store_session
 from greenroom.memory.sqlite import SqliteMemoryService
 from greenroom.records import wire
 from greenroom.records.auth import AuthCredential, AuthCredentialTypes
+from greenroom.records.exported_session import ExportedSession
 from greenroom.records.feedback import Feedback
-from greenroom.records.session import ExportedSession
 from greenroom.server.server_state import ServerState
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sqlite.compact import compact

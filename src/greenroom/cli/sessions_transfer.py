@@ -15,12 +15,15 @@ from greenroom.cli.parameters import AgentsDir, SessionStore
 from greenroom.cli.serving import configured_keys
 from greenroom.cli.sessions import apps_of, open_store
 from greenroom.cli.terminal import note
-from greenroom.errors import CallerError, NotOffered, SessionExists
+from greenroom.errors import CallerError, NotOffered, SessionExists, SessionNotFound
 from greenroom.records.state import REMOVED
 
 if TYPE_CHECKING:
     from greenroom.records.base import JsonObject
-    from greenroom.records.session import ExportedSession, SessionKey
+    from greenroom.records.exported_session import ExportedSession
+    from greenroom.records.feedback import Feedback
+    from greenroom.records.session import Session, SessionKey
+    from greenroom.runs.store import RunStore
     from greenroom.sessions.service import BaseSessionService
 
 _SHARED = ("app:", "user:")
@@ -37,7 +40,7 @@ def export_sessions(
 ) -> None:
     """Export sessions as JSON lines.
 
-    Each line is one session with its state and its events.
+    Each line is one session with its state, its events and the feedback on them.
 
         greenroom sessions export examples > chats.jsonl
 
@@ -53,7 +56,7 @@ def export_sessions(
         Only sessions of this user.
     """
     service = open_store(agents_dir, session_service)
-    source = StoredSessions(service, apps_of(service, agents_dir, app), user)
+    source = StoredSessions(service, apps_of(service, agents_dir, app), user, runs=_runs_beside(service, agents_dir))
     if output is None:
         count = asyncio.run(_export(source, sys.stdout.buffer, set()))
     else:
@@ -88,8 +91,18 @@ def import_sessions(
     uri = session_service or data_folder.session_service_uri(agents_dir)
     service = session_service_from_uri(uri, keys=configured_keys(agents_dir))
     with file.open("rb") as lines:
-        count, skipped = asyncio.run(_import(service, lines))
+        count, skipped = asyncio.run(_import(service, _runs_beside(service, agents_dir), lines))
     note(f"{count} sessions imported, {skipped} already existed")
+
+
+def _runs_beside(service: BaseSessionService, agents_dir: Path) -> RunStore:
+    """Opens the store that has the feedback on the sessions."""
+    from greenroom.runs.engine import run_store_beside
+
+    database = data_folder.database_path(agents_dir)
+    if service.is_remote and database.is_file():
+        service.server_database = str(database)
+    return run_store_beside(service)
 
 
 class SessionSource(Protocol):
@@ -107,12 +120,23 @@ class SessionSource(Protocol):
 class StoredSessions:
     """The sessions of a store: of some or all apps, and of one or all users."""
 
-    def __init__(self, service: BaseSessionService, apps: list[str] | None = None, user: str | None = None) -> None:
+    def __init__(
+        self,
+        service: BaseSessionService,
+        apps: list[str] | None = None,
+        user: str | None = None,
+        *,
+        runs: RunStore | None = None,
+    ) -> None:
+        """Reads the sessions, and with `runs` the feedback on them."""
         self._service = service
         self._apps = apps
         self._user = user
+        self._runs = runs
 
     async def close(self) -> None:
+        if self._runs is not None:
+            await self._runs.close()
         await self._service.close()
 
     async def keys(self) -> list[SessionKey]:
@@ -124,7 +148,8 @@ class StoredSessions:
         return keys
 
     async def read(self, key: SessionKey) -> ExportedSession | None:
-        from greenroom.records.session import ExportedSession, GetSessionConfig
+        from greenroom.records.exported_session import ExportedSession
+        from greenroom.records.session import GetSessionConfig
 
         session = await self._service.get_session(**key._asdict())
         if session is None:
@@ -141,7 +166,22 @@ class StoredSessions:
             events=session.events,
             last_update_time=session.last_update_time,
             initial_state=own_state(session.state if start is None else start.state),
+            feedback=[] if self._runs is None else await _feedback_on(session, self._runs),
         )
+
+
+async def _feedback_on(session: Session, runs: RunStore) -> list[Feedback]:
+    from greenroom.records.feedback import FeedbackFilter
+
+    found: list[Feedback] = []
+    page_token: str | None = None
+    while True:
+        where = FeedbackFilter(**session.key._asdict())
+        page = await runs.feedback.list(where, limit=1000, page_token=page_token)
+        found += page.feedback
+        page_token = page.next_page_token
+        if page_token is None:
+            return found
 
 
 async def _export(source: SessionSource, output: BinaryIO, written: set[tuple[str, ...]]) -> int:
@@ -160,14 +200,17 @@ async def _export(source: SessionSource, output: BinaryIO, written: set[tuple[st
     return count
 
 
-async def _import(service: BaseSessionService, lines: BinaryIO) -> tuple[int, int]:
+async def _import(service: BaseSessionService, runs: RunStore, lines: BinaryIO) -> tuple[int, int]:
     """Returns how many sessions were imported, and how many existed."""
     imported = 0
     existing = 0
     shared: dict[tuple[str, str], JsonObject] = {}
-    async with data_folder.closing(service):
+    async with data_folder.closing(runs, service):
         for session in _read(lines):
             shared[session.app_name, session.user_id] = shared_state(session)
+            if session.feedback and not await _exists(service, session.key):
+                for feedback in session.feedback:  # first, as a repeated import leaves the session as it is
+                    await runs.feedback.save(feedback)
             if await store(service, session):
                 imported += 1
             else:
@@ -177,6 +220,14 @@ async def _import(service: BaseSessionService, lines: BinaryIO) -> tuple[int, in
             for (app_name, user_id), state in shared.items():
                 await set_shared_state(service, app_name, user_id, state)
     return imported, existing
+
+
+async def _exists(service: BaseSessionService, key: SessionKey) -> bool:
+    try:
+        await service.list_events(**key._asdict(), limit=1)
+    except SessionNotFound:
+        return False
+    return True
 
 
 async def store(service: BaseSessionService, session: ExportedSession) -> bool:
@@ -224,7 +275,7 @@ def _read(lines: BinaryIO) -> Iterator[ExportedSession]:
     import msgspec
 
     from greenroom.records import wire
-    from greenroom.records.session import ExportedSession
+    from greenroom.records.exported_session import ExportedSession
 
     decode = wire.decoder(ExportedSession)
     for number, line in enumerate(lines, start=1):

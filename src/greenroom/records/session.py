@@ -60,13 +60,6 @@ class Session(Record, kw_only=True, eq=False, omit_defaults=False):
             self.events = CopyOnWriteList(given)
 
 
-class ExportedSession(Session, kw_only=True):
-    """A line of an export."""
-
-    initial_state: JsonObject | None = None
-    """The session's own state before its first event; None if it isn't known."""
-
-
 def title_of(state: JsonObject) -> str | None:
     title = _metadata(state).get(_TITLE)
     return title if isinstance(title, str) else None

@@ -23,7 +23,8 @@ from greenroom.records import wire
 from greenroom.records.auth import AuthConfig
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.event import Event
-from greenroom.records.session import ExportedSession, SessionKey
+from greenroom.records.exported_session import ExportedSession
+from greenroom.records.session import SessionKey
 from greenroom.records.state import merge_scopes, split_by_scope
 
 Fetch: TypeAlias = Callable[..., Awaitable[list[Any]]]

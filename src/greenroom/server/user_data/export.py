@@ -20,7 +20,8 @@ import msgspec
 from greenroom.errors import NotOffered
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
-from greenroom.records.session import ExportedSession, GetSessionConfig, Session
+from greenroom.records.exported_session import ExportedSession
+from greenroom.records.session import GetSessionConfig, Session
 from greenroom.records.state import APP_PREFIX, USER_PREFIX
 from greenroom.records.user_data import ExportedArtifact, ExportManifest, UserDataKind
 from greenroom.server.user_data.inventory import PAGE, StoredArtifact, UserData
