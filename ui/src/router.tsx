@@ -59,6 +59,12 @@ const agents = createRoute({
   component: lazyRouteComponent(() => import("./pages/agents"), "AgentsPage"),
   validateSearch: anySearch,
 });
+const versions = createRoute({
+  getParentRoute: () => root,
+  path: "/versions",
+  component: lazyRouteComponent(() => import("./pages/versions"), "VersionsPage"),
+  validateSearch: anySearch,
+});
 const compare = createRoute({
   getParentRoute: () => root,
   path: "/compare",
@@ -97,7 +103,7 @@ const unknown = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([home, app, session, runs, inbox, schedules, agents, compare, evaluate, settings, audit, signIn, unknown]),
+  routeTree: root.addChildren([home, app, session, runs, inbox, schedules, agents, versions, compare, evaluate, settings, audit, signIn, unknown]),
   basepath: BASE,
   defaultPreload: "intent",
 });

@@ -24,7 +24,7 @@ function isTyping(target: EventTarget | null): boolean {
 /** Rail and top bar around the page. ⌘K or Ctrl+K opens the command palette. */
 export function Frame() {
   const page = `/${useLocation().pathname.split("/")[1] ?? ""}`;
-  const current = page === "/apps" ? "/" : page === "/compare" ? "/runs" : page;
+  const current = page === "/apps" ? "/" : page === "/compare" ? "/runs" : page === "/versions" ? "/agents" : page;
   const [palette, setPalette] = useState<"closed" | "commands" | "keys">("closed");
   useEffect(() => {
     function onKey(event: KeyboardEvent) {

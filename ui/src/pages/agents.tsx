@@ -181,6 +181,9 @@ function AppDetail({ app, mayEdit }: { app: AppInfo; mayEdit: boolean }) {
       <div className="row">
         <h2 className="cut">{app.name}</h2>
         <span className="spread" />
+        <Link className="button link" to="/versions" search={{ app: app.name }}>
+          Versions
+        </Link>
         {isLoaded && (
           <>
             <Link className="button link" to="/runs" search={{ app: app.name }}>

@@ -10,6 +10,7 @@ test("filters are the same after a way through the address", () => {
     session: fc.string(),
     statuses: fc.subarray([...STATUSES], { maxLength: STATUSES.length - 1 }),
     error: fc.string(),
+    version: fc.string(),
     age: fc.option(fc.constantFrom(...(Object.keys(AGES) as Age[]))),
     ended: fc.option(fc.constant({ from: 1_000.5, to: 2_000 })),
     feedback: fc.constant(""),
@@ -30,7 +31,7 @@ test("what an address says wrongly is ignored", () => {
 });
 
 test("the query has each filter in the server's name", () => {
-  const query = toQuery({ ...NO_FILTERS, app: "a", user: "u", session: "s", statuses: ["failed", "queued"], age: "1h" }, 50, "t", 5000.5);
+  const query = toQuery({ ...NO_FILTERS, app: "a", user: "u", session: "s", statuses: ["failed", "queued"], version: "v1", age: "1h" }, 50, "t", 5000.5);
   expect([...query]).toEqual([
     ["limit", "50"],
     ["app_name", "a"],
@@ -38,6 +39,7 @@ test("the query has each filter in the server's name", () => {
     ["session_id", "s"],
     ["status", "failed"],
     ["status", "queued"],
+    ["app_version", "v1"],
     ["created_from", "1400"],
     ["page_token", "t"],
   ]);

@@ -10,13 +10,17 @@ export type Age = keyof typeof AGES;
 /** A range of time, in Unix seconds; `to` is not in it. */
 export type Between = { readonly from: number; readonly to: number };
 
-/** ended: the time in which the runs ended. feedback: a name, for one app; least, greatest: of its scores. */
+/**
+ * version: a version of the code, or with an app the name of a published one. ended: the time in which the runs ended.
+ * feedback: a name, for one app; least, greatest: of its scores.
+ */
 export type RunFilters = {
   readonly app: string;
   readonly user: string;
   readonly session: string;
   readonly statuses: readonly RunStatus[];
   readonly error: string;
+  readonly version: string;
   readonly age: Age | null;
   readonly ended: Between | null;
   readonly feedback: string;
@@ -35,6 +39,7 @@ export const NO_FILTERS: RunFilters = {
   session: "",
   statuses: [],
   error: "",
+  version: "",
   age: null,
   ended: null,
   feedback: "",
@@ -52,6 +57,7 @@ export function parseFilters(search: Search): RunFilters {
     session: search.session ?? "",
     statuses: STATUSES.filter((status) => wanted.includes(status)),
     error: search.error ?? "",
+    version: search.version ?? "",
     ended: parseBetween(search.from, search.to),
     ...parseFeedback(search),
     age: age !== undefined && Object.hasOwn(AGES, age) ? (age as Age) : null,
@@ -76,7 +82,7 @@ function parseBetween(from = "", to = ""): Between | null {
 
 /** The address of filters; what filters nothing is left out. */
 export function toSearch(filters: RunFilters): Search {
-  const { app, user, session, statuses, error, age, ended, feedback, least, greatest } = filters;
+  const { app, user, session, statuses, error, version, age, ended, feedback, least, greatest } = filters;
   const isJudged = app !== "" && feedback !== "";
   return {
     ...(app === "" ? {} : { app }),
@@ -84,6 +90,7 @@ export function toSearch(filters: RunFilters): Search {
     ...(session === "" ? {} : { session }),
     ...(statuses.length === 0 || statuses.length === STATUSES.length ? {} : { status: statuses.join(",") }),
     ...(error === "" ? {} : { error }),
+    ...(version === "" ? {} : { version }),
     ...(age === null ? {} : { age }),
     ...(ended === null ? {} : { from: String(ended.from), to: String(ended.to) }),
     ...(isJudged ? { feedback } : {}),
@@ -100,6 +107,7 @@ export function toQuery(filters: RunFilters, limit: number, token: string | null
   if (filters.session !== "") query.set("session_id", filters.session);
   for (const status of filters.statuses) query.append("status", status);
   if (filters.error !== "") query.set("error_code", filters.error);
+  if (filters.version !== "") query.set("app_version", filters.version);
   const since = createdFrom(filters, now);
   if (since !== null) query.set("created_from", String(since));
   if (filters.ended !== null) query.set("created_before", String(filters.ended.to));

@@ -166,6 +166,7 @@ function Filters({ filters, set }: { filters: RunFilters; set: (change: Partial<
       {filters.ended !== null && (
         <Chip clear={() => set({ ended: null })}>Ended {between(filters.ended.from, filters.ended.to)}</Chip>
       )}
+      {filters.version !== "" && <Chip clear={() => set({ version: "" })}>{filters.version}</Chip>}
       {filters.error !== "" && <Chip clear={() => set({ error: "" })}>{filters.error}</Chip>}
     </FilterForm>
   );

@@ -19,6 +19,7 @@ const PAGES = [
   ["Schedules", "/schedules"],
   ["Compare two runs", "/compare"],
   ["Agents", "/agents"],
+  ["Versions", "/versions"],
   ["Evaluate", "/evaluate"],
   ["Settings", "/settings"],
 ] as const;
