@@ -343,6 +343,22 @@ async def test_a_key_lets_in_until_it_is_revoked(serve: Serve, tmp_path: Path) -
         await until(is_refused)
 
 
+async def test_memories_and_settings(client: AsyncClient) -> None:
+    await client.create_session(**PLACE)
+    [_ async for _ in await client.run(**PLACE, message="I like tea")]
+    await client.add_session_to_memory(**PLACE)
+    listed = (await client.list_memories(**OWNER)).memories
+    assert [memory.content.text() for memory in listed] == ["I like tea", "You said I like tea"]
+    changed = await client.change_memory("I like coffee", **OWNER, memory_id=listed[0].id or "")
+    assert (await client.list_memories(**OWNER, query="coffee")).memories == [changed]
+    await client.delete_memory(**OWNER, memory_id=listed[1].id or "")
+    assert (await client.list_memories(**OWNER)).memories == [changed]
+    with pytest.raises(errors.NotFound):
+        await client.change_memory("tea", **OWNER, memory_id="absent")
+    grace = {setting.key: setting for setting in await client.list_settings()}["max_body_bytes"]
+    assert (grace.value, grace.origin, grace.is_default) == ("67108864", "default", True)
+
+
 async def test_budgets(client: AsyncClient) -> None:
     budget = Budget(per="user", user_id="ann/e", tokens=1000, warn_at=0.5)
     assert await client.put_budget(budget, app_name="echo") == budget

@@ -60,13 +60,20 @@ def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
     if workers > 1:
         from greenroom.cli.workers import serve_with_workers
 
-        serve_with_workers(agents_dir, settings, workers)
+        serve_with_workers(agents_dir, settings, workers, origins=configuration.origins)
         return
     with bound(settings.host, settings.port) as listener:
         host, port = listener.getsockname()[:2]
         settings = secured_settings(agents_dir, settings, is_loopback=is_loopback_listener(listener))
         settings = with_replica_address(settings, host, port)
-        serve(agents_dir, settings, listener, address=(host, port), when_started=print_pieces)
+        serve(
+            agents_dir,
+            settings,
+            listener,
+            address=(host, port),
+            when_started=print_pieces,
+            origins=configuration.origins,
+        )
 
 
 def serve(
@@ -77,10 +84,12 @@ def serve(
     address: tuple[str, int],
     when_started: Callable[[StyledText], None],
     connections: ConnectionSource | None = None,
+    origins: Mapping[str, str],
 ) -> None:
     """Serves a folder in this process until SIGINT or SIGTERM.
 
     address: where clients reach it. when_started: called with the welcome text. connections: as for `run_server`.
+    origins: of the settings, by key.
     """
     from greenroom.cli.http_protocol import ConnectionLimits
     from greenroom.cli.http_server import run_server
@@ -88,6 +97,7 @@ def serve(
 
     with contextlib.closing(app_loader(agents_dir, settings)) as loader:
         asgi, sessions_uri = app_of_folder(agents_dir, loader, settings)
+        asgi.note_origins(origins)
         failed = loader.preload()
         message = welcome(
             agents_dir,

@@ -78,6 +78,7 @@ def _serve(start: Start, end: socket.socket) -> None:
             address=start.address,
             when_started=source.ready,
             connections=source,
+            origins=start.origins,
         )
 
 

@@ -61,6 +61,9 @@ class Start(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     import_path: list[str]
     """The parent's `sys.path`."""
 
+    origins: dict[str, str]
+    """The origins of the settings, by key."""
+
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
     """The worker can serve connections."""

@@ -104,7 +104,7 @@ def usable_cpus(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     return max(count, 1)
 
 
-def serve_with_workers(agents_dir: Path, settings: ServeSettings, count: int) -> None:
+def serve_with_workers(agents_dir: Path, settings: ServeSettings, count: int, *, origins: dict[str, str]) -> None:
     """Serves a folder until SIGINT or SIGTERM. Raises the error of a worker that can't start."""
     allow_many_files()
     with bound(settings.host, settings.port) as listener:
@@ -114,6 +114,7 @@ def serve_with_workers(agents_dir: Path, settings: ServeSettings, count: int) ->
             settings=secured_settings(agents_dir, settings, is_loopback=is_loopback_listener(listener)),
             address=listener.getsockname()[:2],
             import_path=sys.path,
+            origins=origins,
         )
         asyncio.run(_Supervisor(start, listener, count).run())
 

@@ -57,7 +57,15 @@ from greenroom.records.inbox import (
     RequestAnswer,
     RequestKind,
 )
-from greenroom.records.listings import AppInfo, ArtifactVersion
+from greenroom.records.listings import (
+    AppInfo,
+    ArtifactVersion,
+    ChangeMemoryRequest,
+    ListMemoriesResponse,
+    ListSettingsResponse,
+    MemoryEntry,
+    SettingInfo,
+)
 from greenroom.records.run import (
     ListRunsResponse,
     MultitaskStrategy,
@@ -671,6 +679,47 @@ class AsyncClient:
         """The versions of an evaluation set, oldest first. Raises AppNotFound, NotFound."""
         at = path("dev", "apps", app_name, "eval-sets", eval_set_id, "versions")
         return (await self._connection.call("GET", at, ListEvalSetVersionsResponse)).versions
+
+    # memories and settings
+
+    async def list_memories(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        query: str | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+    ) -> ListMemoriesResponse:
+        """A user's memories, 100 at a time, in the order in which they were added; with a query the best matches, best
+        first.
+        """
+        at = path("apps", app_name, "users", user_id, "memories")
+        wanted = {"query": query, "limit": limit, "page_token": page_token}
+        return await self._connection.call("GET", at, ListMemoriesResponse, query=wanted)
+
+    async def change_memory(
+        self,
+        content: Content | str,
+        *,
+        app_name: str,
+        user_id: str,
+        memory_id: str,
+        custom_metadata: JsonObject | None = None,
+    ) -> MemoryEntry:
+        """Replaces the content of a memory, and its metadata if some is given. Raises NotFound, InvalidRequest."""
+        new_content = UserContent(content) if isinstance(content, str) else content
+        body = ChangeMemoryRequest(content=new_content, custom_metadata=custom_metadata)
+        at = path("apps", app_name, "users", user_id, "memories", memory_id)
+        return await self._connection.call("PUT", at, MemoryEntry, body=body, is_repeatable=True)
+
+    async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str) -> None:
+        """Deletes a memory, if there is one with this id."""
+        await self._connection.send("DELETE", path("apps", app_name, "users", user_id, "memories", memory_id))
+
+    async def list_settings(self) -> list[SettingInfo]:
+        """The settings of the server in effect, without secrets. Raises Forbidden."""
+        return (await self._connection.call("GET", "/settings", ListSettingsResponse)).settings
 
     # budgets
 

@@ -12,6 +12,8 @@ import msgspec
 from greenroom.errors import InvalidRequest
 from greenroom.memory.words import words_of_text
 from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.listings import ListMemoriesResponse, MemoryEntry
 
@@ -38,6 +40,15 @@ def entries_of_memories(memories: Iterable[MemoryEntry]) -> Iterator[tuple[Memor
     """Copies with ids, and their times in Unix seconds; entries without a time are the oldest."""
     for memory in memories:
         yield msgspec.structs.replace(memory, id=memory.id or str(uuid4())), _seconds(memory.timestamp)
+
+
+def changed_entry(entry: MemoryEntry, content: Content, custom_metadata: JsonObject | None) -> MemoryEntry:
+    """The entry with another content. Raises InvalidRequest for one without words, which no search would find."""
+    metadata = entry.custom_metadata if custom_metadata is None else custom_metadata
+    changed = msgspec.structs.replace(entry, content=content, custom_metadata=metadata)
+    if not words_of_entry(changed):
+        raise InvalidRequest("A memory needs a text with words", location=("body", "content"))
+    return changed
 
 
 def text_of_entry(entry: MemoryEntry) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from greenroom.log.state import kept_events
 from greenroom.memory.entries import (
+    changed_entry,
     entries_of_events,
     entries_of_memories,
     number_of,
@@ -19,6 +20,8 @@ from greenroom.memory.entries import (
 )
 from greenroom.memory.service import BaseMemoryService
 from greenroom.memory.words import words_of_query
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.listings import ListMemoriesResponse, MemoryEntry, SearchMemoryResponse
 from greenroom.records.session import Session
@@ -48,6 +51,18 @@ class InMemoryMemoryService(BaseMemoryService):
         index = self._index(app_name, user_id)
         for entry, seconds in entries_of_memories(memories):
             index.put(None, entry, seconds)
+
+    async def change_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        memory_id: str,
+        content: Content,
+        custom_metadata: JsonObject | None = None,
+    ) -> MemoryEntry | None:
+        index = self._indexes.get((app_name, user_id))
+        return None if index is None else index.change(memory_id, content, custom_metadata)
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
         index = self._indexes.get((app_name, user_id))
@@ -108,6 +123,15 @@ class _UserIndex:
     def remove(self, source: str) -> None:
         for stored in self._by_source.pop(source, {}).values():
             self._drop(stored)
+
+    def change(self, entry_id: str, content: Content, custom_metadata: JsonObject | None) -> MemoryEntry | None:
+        for source, entries in self._by_source.items():
+            if entry_id in entries:
+                stored = entries[entry_id]
+                entry = changed_entry(stored.entry, content, custom_metadata)
+                self.put(source, entry, stored.order[0])
+                return entry
+        return None
 
     def delete(self, entry_id: str) -> None:
         for entries in self._by_source.values():

@@ -9,7 +9,8 @@ from typing import TypeVar
 import msgspec
 
 from greenroom.errors import NotOffered
-from greenroom.records.base import JsonValue
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.listings import ListMemoriesResponse, MemoryEntry, SearchMemoryResponse
 from greenroom.records.session import Session
@@ -70,6 +71,20 @@ class BaseMemoryService(ABC):
     ) -> ListMemoriesResponse:
         """A page of a user's memories, in the order in which they were added. Raises InvalidRequest."""
         raise NotOffered(f"{type(self).__name__} can't list memories")
+
+    async def change_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        memory_id: str,
+        content: Content,
+        custom_metadata: JsonObject | None = None,
+    ) -> MemoryEntry | None:
+        """Replaces the content of the entry with this id, and its metadata if some is given. Returns the entry; None if
+        it doesn't exist. An entry of a session has the content of its event again when the session is added again.
+        """
+        raise NotOffered(f"{type(self).__name__} can't change memories")
 
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
         """Deletes all memories of a user in an app."""

@@ -25,6 +25,7 @@ from greenroom.log.state import kept_events
 from greenroom.memory.entries import (
     MANY_ENTRIES,
     MANY_MATCHES,
+    changed_entry,
     entries_of_events,
     entries_of_memories,
     fused,
@@ -38,6 +39,8 @@ from greenroom.memory.service import BaseMemoryService
 from greenroom.memory.signatures import NONE, Owner, SignatureCache, Signatures
 from greenroom.memory.words import words_of_query
 from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.listings import ListMemoriesResponse, MemoryEntry, SearchMemoryResponse
 from greenroom.records.session import Session
@@ -70,6 +73,7 @@ _ADD_WORDS = f"""
     WHERE owner = {OWNER} AND source = ? AND memories.id = ? ON CONFLICT DO NOTHING
 """
 _OF_SOURCE = f"SELECT number FROM memories WHERE owner = {OWNER} AND source = ?"
+_WITH_ID = f"SELECT source, seconds, data FROM memories WHERE owner = {OWNER} AND id = ? ORDER BY source LIMIT 1"
 _KNOWN = f"""
     SELECT id FROM memories
     WHERE owner = {OWNER} AND source = ? AND id IN (SELECT value FROM json_each(CAST(? AS text)))
@@ -255,6 +259,24 @@ class SqlMemoryService(BaseMemoryService):
                 added.append(self._add_vector(_HAS_KEY, key, owner, embeddings.model, vector))
         if deleted or added:
             await self._database.execute_all([*deleted, *added])
+
+    async def change_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        memory_id: str,
+        content: Content,
+        custom_metadata: JsonObject | None = None,
+    ) -> MemoryEntry | None:
+        owner = (app_name, user_id)
+        rows = await self._database.fetch(_WITH_ID, *owner, memory_id)
+        if not rows:
+            return None
+        source, seconds, data = rows[0]
+        entry = changed_entry(self._entry(owner, source, memory_id, data), content, custom_metadata)
+        await self._replace(owner, source, [memory_id], [(entry, seconds)])
+        return entry
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
         if memory_id is not None:

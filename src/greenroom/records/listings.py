@@ -98,20 +98,58 @@ class MemoryEntry(Record, kw_only=True):
     """A remembered event."""
 
     content: Content
+    """The event's content."""
     author: str | None = None
+    """The event's author."""
     timestamp: str | None = None
     """Time of the event, in ISO 8601."""
     id: str | None = None
+    """The event's id, or one of its own."""
     custom_metadata: JsonObject | None = None
+    """Of the event, or of who has added it."""
 
 
 class ListMemoriesResponse(Record, kw_only=True, omit_defaults=False):
     """A page of a user's memories."""
 
     memories: list[MemoryEntry] = msgspec.field(default_factory=list[MemoryEntry])
-    """In the order in which they were added."""
+    """In the order in which they were added; the results of a search, best first."""
     next_page_token: str | None = None
     """`page_token` of the next request; None on the last page."""
+
+
+class SettingInfo(Record, kw_only=True, omit_defaults=False):
+    """A setting of the server."""
+
+    key: str
+    """As in `greenroom.toml`: `cors.max_age`."""
+    value: str
+    """The value in effect as text, without secrets."""
+    origin: str
+    """The source of the value: a flag, a variable, a line of the file, `default`, `derived` from other settings and the
+    folder, or `code`."""
+    is_default: bool
+    """Whether the value is the default."""
+    description: str
+    """For people."""
+    variable: str
+    """The environment variable that sets it."""
+
+
+class ListSettingsResponse(Record, kw_only=True, omit_defaults=False):
+    """The settings in effect."""
+
+    settings: list[SettingInfo] = msgspec.field(default_factory=list[SettingInfo])
+    """All of the server's settings."""
+
+
+class ChangeMemoryRequest(Record, kw_only=True):
+    """The new content of a memory."""
+
+    content: Content
+    """In place of the earlier one. It has a text."""
+    custom_metadata: JsonObject | None = None
+    """In place of the earlier ones; without them, these are kept."""
 
 
 class LoadMemoryResponse(Record, kw_only=True, omit_defaults=False):

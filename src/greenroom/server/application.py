@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cache, partial
 from importlib import import_module
@@ -208,6 +208,10 @@ class GreenroomApp:
         self._app = OriginGuard(router, cors=self.settings.cors, hosts=self.settings.allowed_hosts)
         self._forwarder: Forwarder | None = None
         self._shared_rate: SharedRate | None = None
+
+    def note_origins(self, origins: Mapping[str, str]) -> None:
+        """Notes where the settings come from, which administrators see."""
+        self._server.setting_origins.update(origins)
 
     async def drain(self, *, notice_seconds: float = NOTICE_SECONDS) -> None:
         """Hands the sessions over to the other servers of the store, and answers requests meanwhile, then ends the

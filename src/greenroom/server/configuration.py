@@ -16,7 +16,7 @@ import msgspec
 
 from greenroom.errors import ConfigurationError
 from greenroom.records.service_uri import without_password
-from greenroom.server.settings import OTHER_VARIABLES, ServeSettings, field_types, in_words
+from greenroom.server.settings import OTHER_VARIABLES, ServerSettings, ServeSettings, field_types, in_words
 
 FILE_NAME = "greenroom.toml"
 
@@ -115,7 +115,21 @@ class Value:
             return (self.setting.default_words or "none").replace("`", "")
         value: object = self.value
         text = json.dumps(value) if isinstance(value, (tuple, bool)) else str(value)
-        return without_password(text)
+        return "********" if "-----BEGIN" in text else without_password(text)  # some settings take keys as text
+
+
+def values_of(settings: ServerSettings, origins: Mapping[str, str]) -> list[Value]:
+    """The values of settings in effect. origins: of loaded values, by key; code may have changed them since."""
+    values: list[Value] = []
+    for setting in _settings_of(type(settings)):
+        value: Any = settings
+        for name in setting.key.split("."):
+            value = getattr(value, name)
+        origin = origins.get(setting.key, "code" if value != setting.default else "default")
+        if origin == "default" and value != setting.default:
+            origin = "derived"
+        values.append(Value(setting=setting, value=value, origin=origin))
+    return values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +140,11 @@ class Configuration:
     values: Sequence[Value]
     warnings: Sequence[str]
     """Of variables that begin like ours and are no settings."""
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """The origins of the values, by key."""
+        return {value.setting.key: value.origin for value in self.values}
 
 
 def find_file(*folders: Path) -> Path | None:

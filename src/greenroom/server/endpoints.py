@@ -95,7 +95,15 @@ from greenroom.records.inbox import (
     RequestAnswer,
     RequestKind,
 )
-from greenroom.records.listings import AppInfo, ArtifactVersion, ListAppsResponse
+from greenroom.records.listings import (
+    AppInfo,
+    ArtifactVersion,
+    ChangeMemoryRequest,
+    ListAppsResponse,
+    ListMemoriesResponse,
+    ListSettingsResponse,
+    MemoryEntry,
+)
 from greenroom.records.replica import ListReplicasResponse
 from greenroom.records.run import (
     AgentRunRequest,
@@ -135,6 +143,7 @@ from greenroom.server.routes import (
     evaluation,
     feedback,
     live,
+    memories,
     requests,
     run,
     schedules,
@@ -333,6 +342,23 @@ _ACCESS = (
         errors=(InvalidRequest, AccessConflict, NotOffered, Unavailable)),
     Endpoint("DELETE", _ROLE, access.delete_role, "access", "admin", "Delete a role that is not in use",
         errors=(NotFound, AccessConflict, NotOffered, Unavailable)),
+)  # fmt: skip
+
+_MEMORIES = "/apps/{app_name}/users/{user_id}/memories"
+_MEMORY_ENDPOINTS = (
+    Endpoint("GET", _MEMORIES, memories.list_memories, "memory", "read",
+        "List a user's memories in the order in which they were added, or the best matches of a query",
+        replies=ListMemoriesResponse, errors=(InvalidRequest, NotOffered),
+        query=(
+            Query("query", str, "Only the best matches, best first; they are one page."),
+            Query("limit", Positive, "Maximum number of memories; 100 by default, at most 1000."),
+            Query("page_token", str, "The `nextPageToken` of the previous page."),
+        )),
+    Endpoint("PUT", _MEMORIES + "/{memory_id}", memories.change_memory, "memory", "run",
+        "Replace the content of a memory", body=ChangeMemoryRequest, replies=MemoryEntry,
+        errors=(NotFound, InvalidRequest, AppLoadError, NotOffered)),
+    Endpoint("DELETE", _MEMORIES + "/{memory_id}", memories.delete_memory, "memory", "run", "Delete a memory",
+        errors=(NotOffered,)),
 )  # fmt: skip
 
 _BUDGETS = _APP + "/budgets"
@@ -695,6 +721,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             Query("page_token", str, "The `nextPageToken` of the previous page."),
         )),
     *_ACCESS,
+    *_MEMORY_ENDPOINTS,
+    Endpoint("GET", "/settings", server.list_settings, "server", "admin",
+        "List the settings of the server in effect and their sources, without secrets", replies=ListSettingsResponse),
     *_BUDGET_ENDPOINTS,
     Endpoint("GET", "/metrics", server.metrics, "server", "debug",
         "Get metrics of runs, models and tools since the start of the server, in Prometheus's text format",

@@ -9,7 +9,9 @@ from typing import Any
 
 from starlette.types import Receive, Scope
 
-from greenroom.errors import MissingExtra, NotOffered, SessionNotFound, StorageError
+from greenroom.errors import Forbidden, MissingExtra, NotOffered, SessionNotFound, StorageError
+from greenroom.records.content import Content
+from greenroom.records.listings import SettingInfo
 from greenroom.records.run import Webhook
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.server.access.audit import RequestAudit
@@ -247,6 +249,30 @@ class RequestContext:
             trace_store=server.traces,
             audit=server.audit.store if server.audit is not None else None,
         )
+
+    async def redacted(self, content: Content) -> Content:
+        """The content as the path's app stores it. Raises AppNotFound, AppLoadError."""
+        redaction = await self._server.engine.redaction_of(self.path["app_name"])
+        return content if redaction is None else await redaction.redact_content(content)
+
+    def server_settings(self) -> list[SettingInfo]:
+        """The settings in effect, without secrets. Raises Forbidden."""
+        from greenroom.server.configuration import values_of  # for a page that few requests ask for
+
+        self.identity.check("admin")
+        if not self.identity.is_unlimited:
+            raise Forbidden("The settings are of all apps, so only administrators of all apps may see them")
+        return [
+            SettingInfo(
+                key=value.setting.key,
+                value=value.shown,
+                origin=value.origin,
+                is_default=value.value == value.setting.default,
+                description=value.setting.help,
+                variable=value.setting.variable,
+            )
+            for value in values_of(self._server.settings, self._server.setting_origins)
+        ]
 
     @property
     def budgets(self) -> AuthorizedBudgets:

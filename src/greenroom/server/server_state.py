@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from starlette.types import Scope
@@ -59,6 +59,8 @@ class ServerState:
     """None without a rate limit."""
     audit: AuditTrail | None = None
     """None if the audit trail is off."""
+    setting_origins: dict[str, str] = field(default_factory=dict[str, str])
+    """The origins of settings that were loaded, by key."""
     default_app: str | None = None
     """The default app of the settings."""
 

@@ -33,7 +33,7 @@ SCOPE_OF: dict[str, str] = {
         """,
         "run": f"""
             POST /run; POST /run_sse; POST {SESSION}/runs; POST /runs/{{run_id}}/cancel; POST /runs/retry; POST /runs/{{run_id}}/retry; POST {SESSION}/rewind; POST /runs/{{run_id}}/signals/{{signal_name}}; POST {USER}/sessions
-            POST PATCH DELETE {SESSION}; POST {SESSION}/artifacts; PUT DELETE {ARTIFACT}; POST {SESSION}/fork; POST {SESSION}/events/{{event_id}}/edit; DELETE {USER}/credentials/{{credential_key:path}}; PATCH {USER}/memory
+            POST PATCH DELETE {SESSION}; POST {SESSION}/artifacts; PUT DELETE {ARTIFACT}; POST {SESSION}/fork; POST {SESSION}/events/{{event_id}}/edit; DELETE {USER}/credentials/{{credential_key:path}}; PATCH {USER}/memory; PUT DELETE {USER}/memories/{{memory_id}}
             POST {DEV}/tests/run
             POST {DEV}/eval-sets/{{eval_set_id}}/run; POST {DEV}/eval_sets/{{eval_set_id}}/run_eval
             POST /agent-identity/finalize
@@ -48,7 +48,7 @@ SCOPE_OF: dict[str, str] = {
             GET {SESSION}/artifacts; GET {ARTIFACT}; GET {ARTIFACT}/versions; GET {ARTIFACT}/versions/metadata
             GET {ARTIFACT}/versions/{{version}}; GET {ARTIFACT}/versions/{{version}}/metadata
             GET {ARTIFACT}/versions/{{version}}/content
-            GET /me; GET /list-apps; GET /apps/{{app_name}}/app-info; GET /apps/{{app_name}}/usage; GET /apps/{{app_name}}/budgets; GET {DEV}/builder; GET {DEV}/metrics-info
+            GET /me; GET /list-apps; GET {USER}/memories; GET /apps/{{app_name}}/app-info; GET /apps/{{app_name}}/usage; GET /apps/{{app_name}}/budgets; GET {DEV}/builder; GET {DEV}/metrics-info
             GET {DEV}/tests; GET {DEV}/tests/{{test_name}}
             GET {DEV}/eval_sets; GET {DEV}/eval-sets; GET {DEV}/eval_results; GET {DEV}/eval-results
             GET {DEV}/eval-sets/{{eval_set_id}}; GET {DEV}/eval-sets/{{eval_set_id}}/versions; GET {DEV}/eval_sets/{{eval_set_id}}/evals
@@ -78,7 +78,7 @@ SCOPE_OF: dict[str, str] = {
         "admin": """
             GET POST /keys; GET DELETE /keys/{key_id}; GET /service-accounts
             GET PUT DELETE /service-accounts/{account_name}; GET /roles; PUT DELETE /roles/{role_name}
-            PUT DELETE /apps/{app_name}/budgets
+            PUT DELETE /apps/{app_name}/budgets; GET /settings
         """,
     }.items()
     for line in re.split(r"[;\n]", lines)
@@ -90,7 +90,7 @@ SCOPE_OF: dict[str, str] = {
 Reach: TypeAlias = Literal["user", "run", "request", "trace", "schedule", "all users", "app", "access", "server"]
 """Object of a request: a user of an app, a run, a request to people or a trace by its id alone, a schedule by its app and id, all users of an app, an app, a key, service account or role, or none."""
 
-_OF_A_USER = {"user_id", "session_id", "artifact_name", "version", "event_id", "credential_key"}
+_OF_A_USER = {"user_id", "session_id", "artifact_name", "version", "event_id", "credential_key", "memory_id"}
 _OF_AN_APP = {"app_name", "eval_set_id", "eval_id", "eval_result_id", "test_name"}
 
 
@@ -105,7 +105,9 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
         return "user"
     if "run_id" in names and names <= {"run_id", "signal_name", "webhook_id", "delivery_id"}:
         return "run"
-    if (endpoint.access == "admin" and endpoint.method != "GET") or names & {"key_id", "account_name", "role_name"}:
+    if endpoint.path == "/settings" or (endpoint.access == "admin" and endpoint.method != "GET"):
+        return "access"
+    if names & {"key_id", "account_name", "role_name"}:
         return "access"
     if names == {"request_id"}:
         return "request"
@@ -131,6 +133,8 @@ def status_of(endpoint: Endpoint, *, with_keys: bool = False) -> int:
         return 501
     if endpoint.tag == "editing" and endpoint.access == "manage" and "cancel" not in endpoint.path:
         return 501
+    if endpoint.path.endswith("/{memory_id}") and endpoint.method == "PUT":
+        return 404
     if endpoint.path.endswith("/budgets") and endpoint.method == "DELETE":
         return 422  # the query names none
     if endpoint.path == "/audit":

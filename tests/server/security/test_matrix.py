@@ -219,8 +219,8 @@ async def test_callers_that_act_for_ann_are_admitted(world: World, keys: Keys, e
         )
         if reach_of(endpoint, path) == "all users" and given[0] == "ann":
             expected = 403
-        if path.startswith("/roles/") and given[2] is not None:
-            expected = 403  # roles hold for all apps
+        if (path.startswith("/roles/") or path == "/settings") and given[2] is not None:
+            expected = 403  # they hold for all apps
         assert reply.status_code == expected, (given, reply.text)
         if reach_of(endpoint, path) == "trace":
             assert reply.json(), given

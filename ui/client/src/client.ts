@@ -11,6 +11,7 @@ import type {
   ArtifactVersion,
   AuditEntry,
   Budget,
+  ChangeMemoryRequest,
   Content,
   CreateApiKeyRequest,
   CreateSessionRequest,
@@ -35,6 +36,7 @@ import type {
   ListDeliveriesResponse,
   ListEvalSetVersionsResponse,
   ListFeedbackResponse,
+  ListMemoriesResponse,
   ListRequestsResponse,
   ListRunWebhooksResponse,
   ListRunsResponse,
@@ -42,12 +44,14 @@ import type {
   ListScheduleRunsResponse,
   ListSchedulesResponse,
   ListServiceAccountsResponse,
+  ListSettingsResponse,
   ListUsageResponse,
   ListVersionScoresResponse,
   ListVersionsResponse,
   ListWaitingRunsResponse,
   MakeCaseRequest,
   Me,
+  MemoryEntry,
   Part,
   PatchSessionRequest,
   PublishedVersion,
@@ -152,6 +156,7 @@ export type FeedbackQuery = {
   readonly limit?: number;
   readonly page_token?: string;
 };
+export type MemoryQuery = { readonly query?: string; readonly limit?: number; readonly page_token?: string };
 export type BudgetQuery = { readonly user_id?: string; readonly key_id?: string };
 /** The defaults are those of `Budget`. */
 export type BudgetRequest = Partial<Budget> & Pick<Budget, "per">;
@@ -470,6 +475,27 @@ export class Client {
     return (await this.get<ListEvalSetVersionsResponse>(path)).versions;
   }
 
+  // Memories and settings
+
+  /** A page of a user's memories in the order in which they were added; with a query the best matches, best first. */
+  listMemories(app: string, user: string, query: MemoryQuery = {}): Promise<ListMemoriesResponse> {
+    return this.get(`${memories(app, user)}${search(query)}`);
+  }
+
+  /** Replaces the content of a memory, and its metadata if some is given. */
+  changeMemory(app: string, user: string, memoryId: string, request: ChangeMemoryRequest): Promise<MemoryEntry> {
+    return this.transport.json(`${memories(app, user)}/${encode(memoryId)}`, { method: "PUT", body: request });
+  }
+
+  async deleteMemory(app: string, user: string, memoryId: string): Promise<void> {
+    await this.transport.send(`${memories(app, user)}/${encode(memoryId)}`, { method: "DELETE" }, true);
+  }
+
+  /** The settings of the server in effect, without secrets. */
+  listSettings(): Promise<ListSettingsResponse> {
+    return this.get("/settings");
+  }
+
   // Budgets
 
   /** The budgets of an app that are in effect, and their use; all, or those of one user or API key. */
@@ -716,6 +742,10 @@ function artifact(place: SessionPlace, name: string): string {
 
 function versionsPath(app: string): string {
   return `/apps/${encode(app)}/versions`;
+}
+
+function memories(app: string, user: string): string {
+  return `/apps/${encode(app)}/users/${encode(user)}/memories`;
 }
 
 function feedbackPath(place: SessionPlace, eventId: string): string {

@@ -483,6 +483,14 @@ export type ChainHead = {
   readonly hash: string;
 };
 
+/** The new content of a memory. */
+export type ChangeMemoryRequest = {
+  /** In place of the earlier one. It has a text. */
+  readonly content: Content;
+  /** In place of the earlier ones; without them, these are kept. */
+  readonly customMetadata?: JsonObject;
+};
+
 /** The result of code that the provider or a code executor ran. */
 export type CodeExecutionResult = {
   /** OUTCOME_OK, OUTCOME_FAILED, OUTCOME_DEADLINE_EXCEEDED or OUTCOME_UNSPECIFIED. */
@@ -1335,6 +1343,14 @@ export type ListLogsResponse = {
   readonly lines: readonly LogLine[];
 };
 
+/** A page of a user's memories. */
+export type ListMemoriesResponse = {
+  /** In the order in which they were added; the results of a search, best first. */
+  readonly memories?: readonly MemoryEntry[];
+  /** `page_token` of the next request; None on the last page. */
+  readonly nextPageToken?: string;
+};
+
 /** The available metrics. */
 export type ListMetricsInfoResponse = {
   /** In the order of their names. */
@@ -1393,6 +1409,12 @@ export type ListSchedulesResponse = {
 export type ListServiceAccountsResponse = {
   /** At most 1000. */
   readonly serviceAccounts?: readonly ServiceAccount[];
+};
+
+/** The settings in effect. */
+export type ListSettingsResponse = {
+  /** All of the server's settings. */
+  readonly settings?: readonly SettingInfo[];
 };
 
 /** A page of sums of usage. */
@@ -1497,6 +1519,20 @@ export type MeanComparison = {
   readonly isSignificant: boolean;
   /** The comparison in words. */
   readonly text: string;
+};
+
+/** A remembered event. */
+export type MemoryEntry = {
+  /** The event's content. */
+  readonly content: Content;
+  /** The event's author. */
+  readonly author?: string;
+  /** Time of the event, in ISO 8601. */
+  readonly timestamp?: string;
+  /** The event's id, or one of its own. */
+  readonly id?: string;
+  /** Of the event, or of who has added it. */
+  readonly customMetadata?: JsonObject;
 };
 
 /** An available metric. */
@@ -2255,6 +2291,22 @@ export type SessionTestReply = {
   readonly status: string;
   /** The name of the file that was written. */
   readonly file?: string;
+};
+
+/** A setting of the server. */
+export type SettingInfo = {
+  /** As in `greenroom.toml`: `cors.max_age`. */
+  readonly key: string;
+  /** The value in effect as text, without secrets. */
+  readonly value: string;
+  /** The source of the value: a flag, a variable, a line of the file, `default`, `derived` from other settings and the folder, or `code`. */
+  readonly origin: string;
+  /** Whether the value is the default. */
+  readonly isDefault: boolean;
+  /** For people. */
+  readonly description: string;
+  /** The environment variable that sets it. */
+  readonly variable: string;
 };
 
 /** Credentials for the web page. */

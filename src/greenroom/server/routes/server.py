@@ -8,6 +8,7 @@ import time
 from greenroom.errors import Unavailable
 from greenroom.records import wire
 from greenroom.records.base import Record
+from greenroom.records.listings import ListSettingsResponse
 from greenroom.records.replica import ListReplicasResponse
 from greenroom.server.access.identity import ADMIN, APP_PREFIX, COOKIE
 from greenroom.server.replies import AnyReply, Reply, redirect_reply
@@ -42,6 +43,10 @@ _TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 
 async def metrics(context: RequestContext) -> AnyReply:
     return Reply(data=await context.metrics_text(), media_type=_TEXT_FORMAT)
+
+
+async def list_settings(context: RequestContext) -> AnyReply:
+    return Reply(value=ListSettingsResponse(settings=context.server_settings()))
 
 
 async def list_replicas(context: RequestContext) -> AnyReply:

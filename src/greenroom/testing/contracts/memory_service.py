@@ -236,6 +236,38 @@ async def test_all_of_a_user_is_deleted(memory_service: BaseMemoryService) -> No
     assert len((await memory_service.search_memory(**bob, query="bicycle")).memories) == 2
 
 
+async def test_a_memory_is_changed_and_found_by_its_new_words(memory_service: BaseMemoryService) -> None:
+    event = _event("a blue bicycle")
+    await memory_service.add_events_to_memory(**_HERE, session_id="s-1", events=[event])
+    plain = MemoryEntry(id="note", content=Content(parts=[Part(text="likes tea")]), author="ann")
+    new_content = Content(role="user", parts=[Part(text="likes coffee")])
+    try:
+        await memory_service.add_memories(**_HERE, memories=[plain])
+        changed = await memory_service.change_memory(**_HERE, memory_id="note", content=new_content)
+    except NotOffered:
+        return
+    assert changed == MemoryEntry(id="note", content=new_content, author="ann")
+    assert await _found(memory_service, "coffee") == ["likes coffee"]
+    assert await _found(memory_service, "tea") == []
+
+    metadata = {"checked": True}
+    of_event = await memory_service.change_memory(
+        **_HERE, memory_id=event.id, content=new_content, custom_metadata=metadata
+    )
+    assert of_event is not None
+    assert (of_event.author, of_event.custom_metadata) == (event.author, metadata)
+    assert await _found(memory_service, "bicycle") == []
+    listed = (await memory_service.list_memories(**_HERE)).memories
+    assert sorted(entry.id or "" for entry in listed) == sorted(["note", event.id])
+
+    assert await memory_service.change_memory(**_HERE, memory_id="absent", content=new_content) is None
+    elsewhere = {**_HERE, "user_id": "bob"}
+    assert await memory_service.change_memory(**elsewhere, memory_id="note", content=new_content) is None
+    with pytest.raises(InvalidRequest):
+        await memory_service.change_memory(**_HERE, memory_id="note", content=Content(parts=[Part(text=" !")]))
+    assert len((await memory_service.list_memories(**_HERE)).memories) == 2
+
+
 async def test_memories_are_listed_in_pages(memory_service: BaseMemoryService) -> None:
     texts = [f"bicycle {number}" for number in range(5)]
     for text in texts[:2]:
