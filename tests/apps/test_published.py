@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from greenroom.apps.agent_descriptions import describe_agents
 from greenroom.apps.compare_versions import MAX_DIFF_LINES, compare_agents, compare_files
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.apps.loader import StaticAppLoader
-from greenroom.apps.published import MAX_BYTES, MAX_FILES, PublishedApps, pack, unpack
+from greenroom.apps.published import MAX_BYTES, MAX_FILES, RETRY_SECONDS, PublishedApps, hash_of, pack, unpack
 from greenroom.errors import AppLoadError, NotOffered, TooLarge
 from greenroom.records.app_version import PublishedVersion
 from greenroom.versions.in_memory import InMemoryVersionStore
@@ -144,6 +145,28 @@ async def test_files_that_cannot_be_loaded_are_no_version(tmp_path: Path) -> Non
     with pytest.raises(AppLoadError, match="No module named 'shared'"):
         await published.load_files("desk", snapshot._replace(files=files))
     assert (await published.load_files("desk", snapshot)).version == snapshot.version
+
+
+async def test_a_version_that_cannot_be_loaded_is_tried_again_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path / "installed")
+    needs = "import needed_package\nfrom greenroom import LlmAgent\nroot_agent = LlmAgent(name='desk')\n"
+    write(tmp_path / "agents", {"desk/agent.py": needs})
+    now = 0.0
+    store = InMemoryVersionStore()
+    published = PublishedApps(DirectoryAppLoader(tmp_path / "agents"), store, clock=lambda: now)
+    files = {"desk/agent.py": needs.encode()}
+    version = PublishedVersion(app_name="desk", name="", version=hash_of(files), published_at=1.0)
+    await store.publish(version, pack(files))
+    with pytest.raises(AppLoadError, match=f"version {version.version}: .*No module named 'needed_package'"):
+        await published.load("desk", version.version)
+    write(tmp_path / "installed", {"needed_package.py": ""})
+    importlib.invalidate_caches()
+    with pytest.raises(AppLoadError, match="needed_package"):
+        await published.load("desk", version.version)
+    now = RETRY_SECONDS
+    assert await published.load("desk", version.version) is not None
 
 
 async def test_agents_are_compared(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ import hashlib
 import io
 import shutil
 import tempfile
+import time
 import weakref
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +25,9 @@ from greenroom.versions.store import VersionStore
 MAX_FILES = 1000
 MAX_BYTES = 10 * 1024 * 1024
 """Of the files of one version, unpacked."""
+
+RETRY_SECONDS = 5.0
+"""Time after which a version that can't be loaded is tried again."""
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 """Of all files in an archive, so that equal files make equal archives. The earliest that zip knows."""
@@ -45,10 +49,13 @@ class PublishedApps:
     the process: its code may import late.
     """
 
-    def __init__(self, apps: AppLoader, store: VersionStore) -> None:
+    def __init__(self, apps: AppLoader, store: VersionStore, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._apps = apps
         self._store = store
+        self._clock = clock
         self._loaded: dict[tuple[str, str], App] = {}
+        self._failed: dict[tuple[str, str], tuple[AppLoadError, float]] = {}
+        """The reasons why versions could not be loaded, with the monotonic times of the next tries."""
         self._loading = asyncio.Lock()
         self._folder: Path | None = None
         self._delete_folder: weakref.finalize[..., Any] | None = None
@@ -64,6 +71,9 @@ class PublishedApps:
         app = self._loaded.get((app_name, version))
         if app is not None:
             return app
+        failure = self._failed.get((app_name, version))
+        if failure is not None and self._clock() < failure[1]:
+            raise AppLoadError(app_name, failure[0].reason)
         archive = await self._store.read_archive(app_name, version)
         if archive is None:
             return None
@@ -80,7 +90,10 @@ class PublishedApps:
                     app = await DirectoryAppLoader(folder).load_async(app_name)
                 except AppLoadError as error:
                     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-                    raise AppLoadError(app_name, f"version {snapshot.version}: {error.reason}") from None
+                    failed = AppLoadError(app_name, f"version {snapshot.version}: {error.reason}")
+                    self._failed[app_name, snapshot.version] = failed, self._clock() + RETRY_SECONDS
+                    raise failed from None
+                self._failed.pop((app_name, snapshot.version), None)
                 app = dataclasses.replace(app, version=snapshot.version)
                 self._loaded[app_name, snapshot.version] = app
             return app
