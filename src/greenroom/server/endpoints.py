@@ -505,7 +505,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "List the feedback on sessions of an app that the caller may see, newest first",
         query=(Query("user_id", str, "Only feedback on sessions of this user."), *_FEEDBACK_FILTERS),
         replies=ListFeedbackResponse, errors=(AppNotFound, InvalidRequest)),
-    Endpoint("GET", _VERSIONS, versions.list_versions, "versions", "manage",
+    Endpoint("GET", _VERSIONS, versions.list_app_versions, "versions", "manage",
         "List the published versions of an app, newest first, with their shares of its sessions",
         replies=ListVersionsResponse, errors=(AppNotFound,)),
     Endpoint("POST", _VERSIONS, versions.publish_version, "versions", "manage",

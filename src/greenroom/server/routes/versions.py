@@ -20,7 +20,7 @@ async def publish_version(context: RequestContext) -> AnyReply:
     return Reply(value=published, status=HTTPStatus.CREATED)
 
 
-async def list_versions(context: RequestContext) -> AnyReply:
+async def list_app_versions(context: RequestContext) -> AnyReply:
     return Reply(value=await context.versions.list(await _app_name(context)))
 
 
