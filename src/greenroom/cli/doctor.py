@@ -63,10 +63,26 @@ async def _checks(agents_dir: Path) -> list[_Check]:
     else:
         checks.append(_port(settings))
         checks.append(await _database(agents_dir, settings))
+        checks.append(await _encryption(settings))
     checks += _models()
     checks.append(await _sandbox())
     checks.append(_extras())
     return checks
+
+
+async def _encryption(settings: ServeSettings) -> _Check:
+    """Asks the provider of the keys for its current one."""
+    from greenroom.cli.serving import key_provider
+
+    try:
+        keys = key_provider(settings.encryption.keys)
+        if keys is None:
+            return _Check(
+                "encryption", "optional", "what is stored is not encrypted", "greenroom encryption keygen FILE"
+            )
+        return _Check("encryption", "ok", f"with the key {await keys.current_key_id()}")
+    except GreenroomError as error:
+        return _Check("encryption", "missing", error.detail)
 
 
 def _apps(agents_dir: Path) -> _Check:

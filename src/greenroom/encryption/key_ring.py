@@ -163,12 +163,17 @@ class KeyRing:
 
     async def load(self) -> None:
         """Reads and unwraps the keys, and makes the first ones in a new store. Raises KeyRefused, StorageError."""
-        if await self._read():
-            return
-        now = time.time()
-        await self.store.add([await self._new_key(INDEX_KEY, now), await self._new_key(1, now)])
+        is_first_time = self._current == 0
         if not await self._read():
-            raise KeyRefused(f"the keys of {self.store.name} can't be stored")
+            now = time.time()
+            await self.store.add([await self._new_key(INDEX_KEY, now), await self._new_key(1, now)])
+            if not await self._read():
+                raise KeyRefused(f"the keys of {self.store.name} can't be stored")
+        if is_first_time and self._allows_plaintext:
+            _log.warning(
+                "%s has data that is not encrypted; `greenroom encryption rotate DIR --data` encrypts databases",
+                self.store.name,
+            )
 
     async def add_data_key(self) -> int:
         """Adds a data key, with which all servers encrypt from then on. Returns its id."""
