@@ -24,6 +24,8 @@ def test_a_file_beside_the_root_agent_has_the_settings(agents_dir: AgentsDir) ->
         """
         onVersionChange: pin
         priority: -2
+        sessionTtlSeconds: 86400
+        expiresWaitingRuns: true
         webhooks:
           - url: https://example.com/runs
           - {id: failures, url: https://example.com/failures, states: [failed]}
@@ -36,6 +38,7 @@ def test_a_file_beside_the_root_agent_has_the_settings(agents_dir: AgentsDir) ->
     )
     app = loader.load("shop")
     assert (app.on_version_change, app.priority) == ("pin", -2)
+    assert (app.session_ttl_seconds, app.expires_waiting_runs) == (86400.0, True)
     by_url, failures = app.webhooks
     assert (by_url.url, bool(by_url.id)) == ("https://example.com/runs", True)
     assert (failures.id, failures.states) == ("failures", [RunStatus.FAILED])
@@ -91,6 +94,8 @@ def test_a_change_of_the_file_reloads_the_app(agents_dir: AgentsDir) -> None:
     [
         ("redaction: {patterns: [passport]}", r"app_settings.yaml:1: redaction.*no ready-made pattern 'passport'"),
         ("redaction: {keys: [a]}", r"app_settings.yaml:1: redaction.*no such key"),
+        ("session_ttl_seconds: 0", r"app_settings.yaml:1: session_ttl_seconds: must be a number of seconds"),
+        ("expires_waiting_runs: 1", r"app_settings.yaml:1: expires_waiting_runs: must be true or false"),
         ("redaction: {}", r"app_settings.yaml:1: redaction: Redaction needs fields"),
         ("on_version_change: refuze", r"app_settings.yaml:1: on_version_change: .*did you mean 'refuse'"),
         ("priority: 11", "priority: the priority must be a whole number from -10 to 10"),

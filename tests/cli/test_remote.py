@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from greenroom.client.client import Client
+from greenroom.records.event import Event
 from tests.cli.conftest import CTRL_C, CTRL_D, Cli, Terminal
 from tests.cli.test_serve import served
 
@@ -34,6 +36,23 @@ def test_an_agent_on_a_server_answers(served_cli: Cli) -> None:
     shown = served_cli("sessions", "show", "tal")
     assert shown.stdout == "hello there\nhello there \nshout\nThe tool said HEY \n"
     assert shown.stderr == f"app parrot, user user, session talk\nuser:\nparrot:\nuser:\n{output}"
+
+
+def test_an_app_that_keeps_its_sessions_says_so(served_cli: Cli) -> None:
+    done = served_cli("retention", "parrot")
+    assert (done.returncode, done.stderr) == (0, "The app keeps its sessions for ever.\n")
+
+
+def test_expired_sessions_are_listed(cli: Cli) -> None:
+    with served(cli, "agents", "--session-ttl-seconds", "86400") as (url, _, _), Client(url) as client:
+        event = Event(author="user", timestamp=1_700_000_000.0)
+        client.create_session(app_name="parrot", user_id="ada", session_id="old", events=[event])
+        client.create_session(app_name="parrot", user_id="ada", session_id="new")
+        done = cli("retention", "parrot", "--url", url)
+    assert done.returncode == 0, done.stderr
+    [_, row] = done.stdout.splitlines()
+    assert row.split()[:2] == ["ada", "old"]
+    assert done.stderr == "1 sessions without an update for 1 days would be deleted, 0 kept.\n"
 
 
 def test_the_data_of_a_user_is_exported_and_erased(served_cli: Cli) -> None:

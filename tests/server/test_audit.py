@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,17 @@ async def test_changes_are_recorded(start: Callable[..., Any]) -> None:
         "user.exported",
         "user.deleted",
     ]
+
+
+async def test_expired_sessions_are_recorded(start: Callable[..., Any]) -> None:
+    app = app_with()
+    app.session_ttl_seconds = 3600.0
+    people: People = await start(app)
+    old = {"sessionId": "old", "events": [{"author": "user", "timestamp": time.time() - 7200.0}]}
+    assert (await people.client("ann", "run").post("/apps/desk/users/ann/sessions", json=old)).status_code == 200
+    assert [key async for key in people.server.app.engine.delete_expired_sessions()]
+    [entry] = await people.entries(action="session.expired")
+    assert some(entry, "subject", "appName", "userId", "sessionId") == [None, "desk", "ann", "old"]
 
 
 async def test_auditor_sees_the_apps_that_it_may_access(start: Callable[..., Any]) -> None:

@@ -420,6 +420,7 @@ async def test_replies_are_as_described(serve: Serve, tmp_path: Path) -> None:
             await server.client.delete("/apps/echo/users/ann/credentials/k"),
         ),
         ("/apps/{app_name}/waiting-runs", "get", waiting_runs),
+        ("/apps/{app_name}/retention", "get", await get("/apps/echo/retention")),
         ("/runs/{run_id}", "get", await get(f"/runs/{run_id}")),
         ("/runs/{run_id}/events", "get", await get(f"/runs/{run_id}/events")),
         ("/runs/{run_id}/cancel", "post", await post(f"/runs/{run_id}/cancel")),

@@ -87,7 +87,12 @@ class App:
     """Of runs whose request sets none, from -10 to 10: see `limits.max_running_runs` of the server."""
 
     session_ttl_seconds: float | None = None
-    """Time without an update after which a server deletes a session, with all that belongs to it; None: never."""
+    """Time without an update after which a server deletes a session, with all that belongs to it; None: as the server's
+    setting says, by default never; `math.inf`: never.
+    """
+
+    expires_waiting_runs: bool = False
+    """Whether expired sessions are deleted although a run of them waits for a person, a signal or a time."""
 
     memory_policy: MemoryPolicy | None = None
     """None: nothing is added to memory automatically."""
@@ -122,6 +127,9 @@ class App:
 
         if not -MAX_PRIORITY <= self.priority <= MAX_PRIORITY:
             raise AgentConfigError(f"App {self.name!r}: priority is from -{MAX_PRIORITY} to {MAX_PRIORITY}")
+
+        if self.session_ttl_seconds is not None and not self.session_ttl_seconds > 0:
+            raise AgentConfigError(f"App {self.name!r}: session_ttl_seconds must be more than 0")
 
         self.webhooks = [with_default_id(webhook) for webhook in self.webhooks]
         try:

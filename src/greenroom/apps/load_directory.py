@@ -377,6 +377,8 @@ class DirectoryAppLoader(AppLoader):
                 webhooks=settings.webhooks,
                 approvals=settings.approvals,
                 redaction=settings.redaction,
+                session_ttl_seconds=settings.session_ttl_seconds,
+                expires_waiting_runs=settings.expires_waiting_runs,
                 judges=settings.judges,
             )
             return _Loaded(app, "yaml", frozenset(files | settings_files))

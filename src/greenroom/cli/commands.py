@@ -29,6 +29,7 @@ from greenroom.cli import (
     optimize,
     recordings,
     replicas,
+    retention,
     run,
     runs,
     sandbox,
@@ -97,6 +98,7 @@ app.command(server_commands.config_app)
 app.command(models.app)
 app.command(database.app)
 app.command(replicas.replicas)
+app.command(retention.retention)
 app.command(runs.app)
 app.command(keys.app)
 app.command(audit.app)

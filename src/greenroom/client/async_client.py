@@ -66,6 +66,7 @@ from greenroom.records.listings import (
     MemoryEntry,
     SettingInfo,
 )
+from greenroom.records.retention import RetentionPreview
 from greenroom.records.run import (
     ListRunsResponse,
     MultitaskStrategy,
@@ -281,6 +282,10 @@ class AsyncClient:
         """
         at = _session(app_name, user_id, session_id, "rewind")
         return await self._connection.call("POST", at, Event, body={"rewindBeforeInvocationId": before_run})
+
+    async def preview_retention(self, *, app_name: str) -> RetentionPreview:
+        """The time for which the app keeps sessions, and those that would be deleted now. Raises AppNotFound."""
+        return await self._connection.call("GET", path("apps", app_name, "retention"), RetentionPreview)
 
     async def delete_user(self, *, app_name: str, user_id: str) -> ErasureReport:
         """Deletes all that the app has of the user but what the report says. It can be repeated. Raises NotOffered."""

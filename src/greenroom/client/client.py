@@ -156,6 +156,7 @@ class Client:
     update_state = _synchronous(AsyncClient.update_state)
     set_title = _synchronous(AsyncClient.set_title)
     rewind_session = _synchronous(AsyncClient.rewind_session)
+    preview_retention = _synchronous(AsyncClient.preview_retention)
     delete_user = _synchronous(AsyncClient.delete_user)
     export_user = _synchronous(AsyncClient.export_user)
     delete_session = _synchronous(AsyncClient.delete_session)

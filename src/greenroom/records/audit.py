@@ -60,6 +60,7 @@ AuditAction: TypeAlias = Literal[
     "session.changed",
     "session.created",
     "session.deleted",
+    "session.expired",
     "session.forked",
     "session.rewound",
     "trail.broken",

@@ -1,22 +1,19 @@
-"""Deletion of sessions and users with all that belongs to them, and of expired sessions."""
+"""Deletion of sessions and users with all that belongs to them."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import USER_NAMESPACE, BaseArtifactService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import GreenroomError, OwnershipLost
+from greenroom.errors import OwnershipLost
 from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.memory.service import BaseMemoryService
-from greenroom.records.run import Run, RunFilter
-from greenroom.records.session import SessionFilter, SessionKey
+from greenroom.records.run import Run, RunFilter, RunStatus
+from greenroom.records.session import GetSessionConfig, SessionKey
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.queues import SessionQueues
 from greenroom.runs.schedules import Schedules
@@ -40,7 +37,6 @@ class Deletion:
     wait_until_ready: returns when this process owns the session. Raises OwnershipLost.
     """
 
-    apps: AppLoader
     run_store: RunStore
     session_service: BaseSessionService
     artifact_service: BaseArtifactService | None
@@ -56,22 +52,50 @@ class Deletion:
 
     async def delete_session(self, key: SessionKey) -> None:
         """See `RunEngine.delete_session`."""
-        key_fields = key._asdict()
         await self.wait_until_ready(key)
         for run_id in {task.run.id for task in self.queues.of_session(key)}:
             await self.cancel(run_id, reason="its session was deleted")
 
         async with self.lock(key):
-            await self.memory_writer.cancel(key)
-            artifacts = self.artifact_service
-            if artifacts is not None:
-                for name in await artifacts.list_artifact_keys(**key_fields):
-                    if not name.startswith(USER_NAMESPACE):
-                        await artifacts.delete_artifact(**key_fields, filename=name)
-            await self.credential_service.delete_requests(**key_fields)
-            await self.session_service.delete_session(**key_fields)
-            await self.run_store.delete_session(**key_fields)
-            self.stream.end(key)
+            await self._delete(key)
+
+    async def delete_expired(self, key: SessionKey, *, before: float, keeps: Sequence[RunStatus]) -> bool:
+        """Deletes a session unless it was updated since `before`, or has runs of these statuses; then returns False.
+
+        Raises OwnershipLost.
+        """
+        await self.wait_until_ready(key)
+        async with self.lock(key):
+            if self.queues.of_session(key):
+                return False
+
+            config = GetSessionConfig(num_recent_events=0)
+            session = await self.session_service.get_session(**key._asdict(), config=config)
+            if session is None or session.last_update_time >= before:
+                return False
+
+            kept = RunFilter(
+                app_names=[key.app_name], user_id=key.user_id, session_id=key.session_id, statuses=list(keeps)
+            )
+            if (await self.run_store.list_runs(kept, limit=1)).runs:
+                return False
+
+            await self._delete(key)
+        return True
+
+    async def _delete(self, key: SessionKey) -> None:
+        """Deletes a session without active runs, whose lock is held."""
+        key_fields = key._asdict()
+        await self.memory_writer.cancel(key)
+        artifacts = self.artifact_service
+        if artifacts is not None:
+            for name in await artifacts.list_artifact_keys(**key_fields):
+                if not name.startswith(USER_NAMESPACE):
+                    await artifacts.delete_artifact(**key_fields, filename=name)
+        await self.credential_service.delete_requests(**key_fields)
+        await self.session_service.delete_session(**key_fields)
+        await self.run_store.delete_session(**key_fields)
+        self.stream.end(key)
 
     async def delete_user(self, *, app_name: str, user_id: str) -> AsyncGenerator[SessionKey]:
         """See `RunEngine.delete_user`."""
@@ -79,7 +103,7 @@ class Deletion:
         elsewhere: SessionKey | None = None
         async for keys in self._pages_of_user(app_name, user_id):
             for key in keys:
-                if self._is_elsewhere(key):
+                if self.is_elsewhere(key):
                     elsewhere = key
                     continue
                 try:
@@ -117,26 +141,7 @@ class Deletion:
             if page_token is None:
                 return
 
-    def _is_elsewhere(self, key: SessionKey) -> bool:
+    def is_elsewhere(self, key: SessionKey) -> bool:
         """True for a session that another server runs."""
         ownership = self.run_store.ownership
         return ownership is not None and not ownership.owns(key)
-
-    async def delete_expired_sessions(self) -> int:
-        """See `RunEngine.delete_expired_sessions`."""
-        count = 0
-        for name in await self.apps.list_apps_async():
-            try:
-                ttl_seconds = (await self.apps.load_async(name)).session_ttl_seconds
-            except GreenroomError:
-                continue  # requests to the app report it
-            if ttl_seconds is None:
-                continue
-
-            expired = SessionFilter(updated_before=time.time() - ttl_seconds)
-            listed = await self.session_service.list_sessions(app_name=name, where=expired)
-            for session in listed.sessions:
-                with contextlib.suppress(OwnershipLost):  # the server that runs it deletes it
-                    await self.delete_session(session.key)
-                    count += 1
-        return count

@@ -13,6 +13,7 @@ from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.event import Event
 from greenroom.records.inbox import Answerer, HumanRequest, ListRequestsResponse, RequestAnswer, RequestFilter
 from greenroom.records.replica import ReplicaStatus
+from greenroom.records.retention import RetentionPreview
 from greenroom.records.run import (
     AgentRunRequest,
     Caller,
@@ -273,8 +274,14 @@ class RunEngine(ABC):
         return None
 
     @abstractmethod
-    async def delete_expired_sessions(self) -> int:
-        """Deletes the sessions that exceeded `session_ttl_seconds` of their apps, and returns their number."""
+    def delete_expired_sessions(self) -> AsyncGenerator[SessionKey]:
+        """Deletes the sessions of this process that exceeded `session_ttl_seconds` of their apps, and have no
+        unfinished runs. Yields the key of each.
+        """
+
+    @abstractmethod
+    async def preview_expiry(self, app_name: str) -> RetentionPreview:
+        """The sessions of all servers that would be deleted now. Raises AppNotFound, AppLoadError."""
 
     @abstractmethod
     def load(self) -> dict[str, RunLoad]:

@@ -42,6 +42,7 @@ from greenroom.records.inbox import (
     RequestFilter,
 )
 from greenroom.records.replica import ReplicaStatus
+from greenroom.records.retention import RetentionPreview
 from greenroom.records.run import (
     AgentRunRequest,
     Caller,
@@ -69,6 +70,7 @@ from greenroom.runs.declared_schedules import DeclaredSchedules
 from greenroom.runs.delayed_runs import DelayedRuns
 from greenroom.runs.deletion import Deletion
 from greenroom.runs.engine import Attachment, ForwardedRequest, OpenCall, RunEngine
+from greenroom.runs.expiry import Expiry
 from greenroom.runs.feedback import SessionFeedback
 from greenroom.runs.inactive_runs import InactiveRuns
 from greenroom.runs.inbox import Inbox
@@ -124,6 +126,8 @@ class InProcessRunEngine(RunEngine):
     """Of runs whose request and app set none."""
     max_llm_calls: int | None = None
     """Of runs whose app sets none; None: as `RunConfig()` has it."""
+    session_ttl_seconds: float | None = None
+    """Of apps that set none; None: their sessions are kept for ever."""
     limits: RunLimits = _NO_LIMITS
     schedule_limits: ScheduleLimits = _SCHEDULE_LIMITS
     is_valid_caller: Callable[[Caller], Awaitable[bool]] | None = None
@@ -281,7 +285,6 @@ class InProcessRunEngine(RunEngine):
             wait_until_ready=self._wait_until_ready,
         )
         self._deletion = Deletion(
-            apps=self.apps,
             run_store=self.run_store,
             session_service=self.session_service,
             artifact_service=self.artifact_service,
@@ -294,6 +297,14 @@ class InProcessRunEngine(RunEngine):
             lock=self._admission.lock,
             wait_until_ready=self._wait_until_ready,
             cancel=self.cancel,
+        )
+        self._expiry = Expiry(
+            apps=self.apps,
+            run_store=self.run_store,
+            session_service=self.session_service,
+            deletion=self._deletion,
+            default_ttl_seconds=self.session_ttl_seconds,
+            is_audited=self.is_audited,
         )
 
     async def start(
@@ -574,8 +585,11 @@ class InProcessRunEngine(RunEngine):
     def delete_user(self, *, app_name: str, user_id: str) -> AsyncGenerator[SessionKey]:
         return self._deletion.delete_user(app_name=app_name, user_id=user_id)
 
-    async def delete_expired_sessions(self) -> int:
-        return await self._deletion.delete_expired_sessions()
+    def delete_expired_sessions(self) -> AsyncGenerator[SessionKey]:
+        return self._expiry.delete_expired()
+
+    async def preview_expiry(self, app_name: str) -> RetentionPreview:
+        return await self._expiry.preview(app_name)
 
     @property
     def replicas(self) -> Replicas | None:

@@ -153,6 +153,7 @@ def create_app(
         auto_create_session=settings.auto_create_session,
         deadline_seconds=settings.run_deadline_seconds,
         max_llm_calls=settings.max_llm_calls,
+        session_ttl_seconds=settings.session_ttl_seconds,
         limits=RunLimits(
             per_user=limits.runs_per_user,
             per_app=limits.runs_per_app,
@@ -305,12 +306,10 @@ class GreenroomApp:
         while True:
             await asyncio.sleep(EXPIRY_CHECK_SECONDS)
             try:
-                count = await self.engine.delete_expired_sessions()
+                async for key in self.engine.delete_expired_sessions():
+                    await self._server.traces.forget(key)
             except Exception:  # stores may fail in any way; the next pass tries again
                 _log.exception("expired sessions could not be deleted")
-            else:
-                if count:
-                    _log.info("deleted %d expired sessions", count)
 
     async def _stop(self, *, stopping_at: float) -> None:
         server = self._server

@@ -105,6 +105,7 @@ from greenroom.records.listings import (
     MemoryEntry,
 )
 from greenroom.records.replica import ListReplicasResponse
+from greenroom.records.retention import RetentionPreview
 from greenroom.records.run import (
     AgentRunRequest,
     ListRunsResponse,
@@ -421,6 +422,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             Query("limit", Positive, "Maximum number of runs; 100 by default, at most 1000."),
             Query("page_token", str, "The `nextPageToken` of the previous page."),
         )),
+    Endpoint("GET", _APP + "/retention", apps.preview_retention, "apps", "manage",
+        "Get how long an app keeps sessions, and which would be deleted now", replies=RetentionPreview,
+        errors=(AppNotFound, AppLoadError)),
     Endpoint("GET", _APP + "/waiting-runs", run.list_waiting_runs, "runs", "manage",
         "List the waiting runs of an app, newest first, each with the first step that differs when its log is replayed "
         "with the present code",

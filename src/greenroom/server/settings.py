@@ -314,6 +314,11 @@ class ServerSettings(_Checked):
         "Maximum number of model calls in a run; 0 means no limit. Apps and requests can only lower it.",
         default_words="`ADK_MAX_LLM_CALLS`; otherwise 500",
     )
+    session_ttl_seconds: Seconds | None = setting(
+        None,
+        "Seconds without an update after which sessions are deleted, with all that belongs to them, in apps that set "
+        "no `session_ttl_seconds`.",
+    )
     auto_create_session: bool = setting(False, "Whether a run creates its session if it doesn't exist.")
     default_model: str | None = setting(
         None,

@@ -62,7 +62,7 @@ SCOPE_OF: dict[str, str] = {
             POST {DEV}/eval-sets; POST {DEV}/eval_sets/{{eval_set_id}}; DELETE {DEV}/eval-sets/{{eval_set_id}}
             POST {DEV}/eval_sets/{{eval_set_id}}/add_session; POST {DEV}/eval-sets/{{eval_set_id}}/add-feedback; POST {SESSION}/events/{{event_id}}/case; PUT DELETE {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}
             POST {DEV}/tests/rebuild; PUT DELETE {DEV}/tests/{{test_name}}
-            DELETE {USER}; GET /apps/{{app_name}}/waiting-runs; GET {APP_WEBHOOKS}; GET PUT DELETE {APP_WEBHOOKS}/{{webhook_id}}
+            DELETE {USER}; GET /apps/{{app_name}}/retention; GET /apps/{{app_name}}/waiting-runs; GET {APP_WEBHOOKS}; GET PUT DELETE {APP_WEBHOOKS}/{{webhook_id}}
             GET {APP_WEBHOOKS}/{{webhook_id}}/deliveries; POST {APP_WEBHOOKS}/{{webhook_id}}/test
             POST {APP_WEBHOOKS}/{{webhook_id}}/deliveries/{{delivery_id}}/redeliver
             GET POST {VERSIONS}; GET {VERSIONS}/scores; GET DELETE {VERSIONS}/{{version_name}}; PUT /apps/{{app_name}}/traffic
@@ -111,7 +111,7 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
         return "access"
     if names == {"request_id"}:
         return "request"
-    if path.startswith((APP_WEBHOOKS, VERSIONS)) or path.endswith(("/waiting-runs", "/traffic")):
+    if path.startswith((APP_WEBHOOKS, VERSIONS)) or path.endswith(("/waiting-runs", "/traffic", "/retention")):
         return "all users"
     if "/debug/trace/" in path and names <= {"app_name", "session_id", "event_id"}:
         return "trace"

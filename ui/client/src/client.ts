@@ -57,6 +57,7 @@ import type {
   PublishedVersion,
   RequestAnswer,
   RequestKind,
+  RetentionPreview,
   RetryRunsRequest,
   RetryRunsResponse,
   Role,
@@ -262,6 +263,11 @@ export class Client {
   /** Takes a session back to where a run began; returns the event of the rewind. */
   rewindSession(place: SessionPlace, beforeRun: string): Promise<Event> {
     return this.post(`${session(place)}/rewind`, { rewindBeforeInvocationId: beforeRun });
+  }
+
+  /** How long an app keeps sessions, and which would be deleted now. */
+  getRetention(app: string): Promise<RetentionPreview> {
+    return this.get(`/apps/${encode(app)}/retention`);
   }
 
   /** Erases all that an app has of a user, and reports what was found, deleted, kept and left. */

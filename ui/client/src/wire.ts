@@ -278,7 +278,7 @@ export type ArtifactVersion = {
 /** One line of the audit trail: who did what to what, when, and what came of it. */
 export type AuditEntry = {
   /** The kind of the entry. */
-  readonly action: "access.refused" | "app.changed" | "app.traffic.changed" | "app.version.deleted" | "app.version.published" | "app.webhook.changed" | "app.webhook.deleted" | "artifact.changed" | "artifact.deleted" | "audit.read" | "budget.changed" | "budget.deleted" | "credential.revoked" | "data.read" | "evaluation.changed" | "guardrail.asked" | "guardrail.blocked" | "guardrail.redacted" | "head.signed" | "key.created" | "key.revoked" | "memory.changed" | "memory.deleted" | "request.answered" | "request.delegated" | "role.changed" | "role.deleted" | "run.cancelled" | "run.continued" | "run.retried" | "run.signaled" | "run.started" | "run.webhook.changed" | "run.webhook.deleted" | "schedule.changed" | "schedule.created" | "schedule.deleted" | "schedule.paused" | "schedule.resumed" | "schedule.started" | "server.started" | "server.stopped" | "service_account.changed" | "service_account.deleted" | "session.changed" | "session.created" | "session.deleted" | "session.forked" | "session.rewound" | "trail.broken" | "trail.cut" | "user.deleted" | "user.exported" | "webhook.redelivered" | "webhook.tested";
+  readonly action: "access.refused" | "app.changed" | "app.traffic.changed" | "app.version.deleted" | "app.version.published" | "app.webhook.changed" | "app.webhook.deleted" | "artifact.changed" | "artifact.deleted" | "audit.read" | "budget.changed" | "budget.deleted" | "credential.revoked" | "data.read" | "evaluation.changed" | "guardrail.asked" | "guardrail.blocked" | "guardrail.redacted" | "head.signed" | "key.created" | "key.revoked" | "memory.changed" | "memory.deleted" | "request.answered" | "request.delegated" | "role.changed" | "role.deleted" | "run.cancelled" | "run.continued" | "run.retried" | "run.signaled" | "run.started" | "run.webhook.changed" | "run.webhook.deleted" | "schedule.changed" | "schedule.created" | "schedule.deleted" | "schedule.paused" | "schedule.resumed" | "schedule.started" | "server.started" | "server.stopped" | "service_account.changed" | "service_account.deleted" | "session.changed" | "session.created" | "session.deleted" | "session.expired" | "session.forked" | "session.rewound" | "trail.broken" | "trail.cut" | "user.deleted" | "user.exported" | "webhook.redelivered" | "webhook.tested";
   /** Whether it was done, or refused. */
   readonly outcome: "refused" | "success";
   /** Unix time of the server in milliseconds. */
@@ -927,6 +927,18 @@ export type ExecutableCode = {
   readonly language?: string;
   /** Pairs the code with its result. */
   readonly id?: string;
+};
+
+/** A session that has not been updated for longer than its app keeps sessions. */
+export type ExpiredSession = {
+  /** The user. */
+  readonly userId: string;
+  /** The session. */
+  readonly sessionId: string;
+  /** Unix seconds. */
+  readonly lastUpdateTime: number;
+  /** Whether it stays, since a run of it is unfinished. */
+  readonly isKept: boolean;
 };
 
 /** Stored feedback. There is one for each event, name and subject. */
@@ -1771,6 +1783,20 @@ export type RequestedMetric = {
   readonly threshold?: number;
   /** Further options of the metric. */
   readonly criterion?: JsonObject;
+};
+
+/** The sessions of an app that would be deleted now. */
+export type RetentionPreview = {
+  /** The app. */
+  readonly appName: string;
+  /** The time without an update after which sessions are deleted, of the app or else of the server; None: never. */
+  readonly sessionTtlSeconds: number | null;
+  /** The number of sessions that would be deleted. */
+  readonly expired: number;
+  /** The number of sessions that are as old, and stay since a run of theirs is unfinished. */
+  readonly kept: number;
+  /** The first hundred of both, newest update first. */
+  readonly sessions?: readonly ExpiredSession[];
 };
 
 /** The way of a retry. */

@@ -22,6 +22,11 @@ from greenroom.records.webhook_delivery import check_webhook
 from greenroom.redaction.patterns import TextPattern
 from greenroom.redaction.rules import Redaction
 
+_KEYS = (
+    "on_version_change", "priority", "webhooks", "approvals", "schedules", "redaction", "guardrails", "judges",
+    "session_ttl_seconds", "expires_waiting_runs",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class AppSettings:
@@ -35,6 +40,8 @@ class AppSettings:
     redaction: Redaction | None = None
     plugins: list[BasePlugin] = field(default_factory=list[BasePlugin])
     judges: list[RunJudge] = field(default_factory=list[RunJudge])
+    session_ttl_seconds: float | None = None
+    expires_waiting_runs: bool = False
 
 
 def read_app_settings(file: ConfigFile, reader: ConfigReader) -> AppSettings:
@@ -42,8 +49,7 @@ def read_app_settings(file: ConfigFile, reader: ConfigReader) -> AppSettings:
 
     reader: finds the code that the file names.
     """
-    keys = ["on_version_change", "priority", "webhooks", "approvals", "schedules", "redaction", "guardrails", "judges"]
-    root = entries_of(read_document(file), keys, what="of an app's settings")
+    root = entries_of(read_document(file), _KEYS, what="of an app's settings")
     policy: OnVersionChange = "continue"
     if "on_version_change" in root:
         policy = _policy(root["on_version_change"])
@@ -63,6 +69,8 @@ def read_app_settings(file: ConfigFile, reader: ConfigReader) -> AppSettings:
         _redaction(redaction, reader) if redaction is not None else None,
         [_guardrails(root["guardrails"], reader)] if "guardrails" in root else [],
         [_judge(node) for node in root["judges"].items] if "judges" in root else [],
+        session_ttl_seconds=_seconds(root["session_ttl_seconds"]) if "session_ttl_seconds" in root else None,
+        expires_waiting_runs="expires_waiting_runs" in root and reader.read(root["expires_waiting_runs"], bool),
     )
 
 
@@ -78,6 +86,13 @@ def _priority(node: ConfigNode) -> int:
     if type(value) is not int or not -MAX_PRIORITY <= value <= MAX_PRIORITY:
         raise node.error(f"the priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
     return value
+
+
+def _seconds(node: ConfigNode) -> float:
+    value = node.plain()
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise node.error("must be a number of seconds, more than 0")
+    return float(value)
 
 
 def _webhook(node: ConfigNode) -> Webhook:

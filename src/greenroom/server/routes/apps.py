@@ -61,3 +61,7 @@ async def _summary(apps: AuthorizedApps, name: str) -> AppInfo:
         missing=missing_for_models(app) or None,
         is_live=can_be_live(app),
     )
+
+
+async def preview_retention(context: RequestContext) -> AnyReply:
+    return Reply(value=await context.engine.preview_expiry(context.path["app_name"]))

@@ -18,6 +18,7 @@ from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.replica import ReplicaStatus
+from greenroom.records.retention import RetentionPreview
 from greenroom.records.run import (
     AgentRunRequest,
     ListRunsResponse,
@@ -211,6 +212,11 @@ class AuthorizedRuns(Authorized[RunEngine]):
             return _decode_run(body)
         problem = _decode_problem(body)
         return RefusedRetry(run_id=run.id, code=problem["code"], detail=problem["detail"])
+
+    async def preview_expiry(self, app_name: str) -> RetentionPreview:
+        """For callers that act for all users of the app. Raises Forbidden, AppNotFound, AppLoadError."""
+        self._permissions.check("read", app_name, None)
+        return await self._service.preview_expiry(app_name)
 
     async def list_runs(self, where: RunFilter, *, limit: int, page_token: str | None = None) -> ListRunsResponse:
         """Runs that the caller may see. Raises Forbidden."""
