@@ -86,6 +86,7 @@ async def test_an_answer_becomes_a_case_that_runs_without_the_tools(serve: Serve
     desk.requests.clear()
     [result] = (await post(server, f"{SETS}/complaints/run", **METRICS))["runEvalResults"]
     assert result.get("error") is None
+    assert result["isOffline"] is True
     assert desk.calls == calls
     texts = [part.text for content in desk.requests[0].contents for part in content.parts or ()]
     assert texts == ["hello", "Hi!", "Oslo"]  # the turn before is given, and not run again

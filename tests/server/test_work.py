@@ -74,6 +74,7 @@ QUERIES = {
         "limit=20&status=running",
         "limit=20&status=failed",
         "limit=20&status=succeeded&user_id=ann",
+        "limit=20&app_name=echo&feedback=helpful&max_score=0",
     ),
     "list_usage": ("session_id=s-1&user_id=ann", "group_by=model&user_id=ann"),
 }

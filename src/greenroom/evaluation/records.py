@@ -381,6 +381,8 @@ class EvalCaseResult(Record, kw_only=True, omit_defaults=False):
     """The reason why the case could not be run."""
     eval_case_digest: str | None = None
     """A hash of the case. Results of one id with different hashes are those of different cases."""
+    is_offline: bool = False
+    """True for a case with results of tools, which ran apart from all stores: its session isn't kept."""
 
 
 class RunEvalResult(EvalCaseResult, kw_only=True, omit_defaults=False):

@@ -248,6 +248,7 @@ class Evaluation:
             user_id=session.user_id,
             session_id=session.id,
             eval_case_digest=case.digest(),
+            is_offline=agent is not self._agent,
         )
         try:
             actual = await self._converse(agent, case, session)

@@ -701,6 +701,8 @@ export type EvalCaseResult = {
   readonly error?: string;
   /** A hash of the case. Results of one id with different hashes are those of different cases. */
   readonly evalCaseDigest?: string;
+  /** True for a case with results of tools, which ran apart from all stores: its session isn't kept. */
+  readonly isOffline?: boolean;
 };
 
 /** Result of a metric. */
@@ -2029,6 +2031,8 @@ export type RunEvalResult = {
   readonly error?: string;
   /** A hash of the case. Results of one id with different hashes are those of different cases. */
   readonly evalCaseDigest?: string;
+  /** True for a case with results of tools, which ran apart from all stores: its session isn't kept. */
+  readonly isOffline?: boolean;
   /** The evaluated app. */
   readonly appName: string;
 };

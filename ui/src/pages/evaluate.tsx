@@ -380,9 +380,13 @@ function CaseResult({ app, result }: { app: string; result: EvalCaseResult }) {
       {result.evalMetricResultPerInvocation?.map((turn, index) => (
         <TurnView key={index} actual={turn.actualInvocation} expected={turn.expectedInvocation ?? null} />
       ))}
-      <Link to="/apps/$app/sessions/$session" params={{ app, session: result.sessionId }} search={{ user: result.userId }}>
-        Open its session
-      </Link>
+      {result.isOffline === true ? (
+        <p className="soft">It ran with recorded results of tools, in a session that isn't kept.</p>
+      ) : (
+        <Link to="/apps/$app/sessions/$session" params={{ app, session: result.sessionId }} search={{ user: result.userId }}>
+          Open its session
+        </Link>
+      )}
     </details>
   );
 }
