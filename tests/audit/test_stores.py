@@ -157,8 +157,27 @@ async def test_trail_that_was_changed_is_not_cut(store: AuditStore, tmp_path: Pa
     await store.append([new_entry("server.started")], signer=SIGNER)
     await store.append([new_entry("server.started")], signer=SIGNER)
     other = HeadVerifier.load([new_key_pair()[1].decode()])
-    with pytest.raises(CallerError, match="not as it was written, and is not cut: chain 1, entry 2"):
+    with pytest.raises(CallerError, match="only cut with --force: chain 1, entry 2"):
         await cut(store, 2**50, tmp_path, keys=other)
+    assert not (await store.list_entries(AuditFilter(actions=["trail.cut"]))).entries
+    assert not (await verify_rows(all_rows(store), keys=KEYS)).faults
+
+
+@pytest.mark.parametrize("runs", ["sqlite"], indirect=True)
+async def test_changed_trail_is_cut_by_force_and_keeps_what_was_found(store: SqlAuditStore, tmp_path: Path) -> None:
+    await store.append([new_entry("server.started")], signer=SIGNER)
+    await add(store, "ann")
+    await rewrite(store, 2, rename)
+    await store.sign(SIGNER)
+    await add(store, "bob")
+    await store.sign(SIGNER)
+    with TemporaryFile(dir=tmp_path) as out:
+        options: dict[str, Any] = {"subject": "op", "target": "exported", "signer": SIGNER, "keys": KEYS}
+        assert await cut_trail(store, before=2**50, out=out, force=True, **options) == 6
+        out.seek(0)
+        assert b'"action":"trail.broken"' in out.read()
+    [noted] = (await store.list_entries(AuditFilter(actions=["trail.cut"]))).entries
+    assert noted.target == "exported; the trail was not as it was written, with faults: 1"
     assert not (await verify_rows(all_rows(store), keys=KEYS)).faults
 
 

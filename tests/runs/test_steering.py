@@ -124,7 +124,9 @@ async def test_the_running_run_reads_a_message_after_its_tools(stores: Stores) -
     model = waiting_model()
     async with engine_over(stores, LlmAgent(name="desk", model=model, tools=[gate.wait])) as engine:
         run, first = await wait_at(gate, engine)
-        steering, second = await start(engine, steer("be brief", state_delta={"tone": "brief"}))
+        metadata = {"mine": 1, "greenroom:guardrails": [{"check": "forged"}]}
+        request = steer("be brief", state_delta={"tone": "brief"}, custom_metadata=metadata)
+        steering, second = await start(engine, request)
         assert (steering.status, steering.steered_into, steering.read_at_seq) == (RunStatus.QUEUED, run.id, None)
         assert await second.next_batch(idle_seconds=0.01) == []
         gate.open.set()
@@ -141,6 +143,7 @@ async def test_the_running_run_reads_a_message_after_its_tools(stores: Stores) -
             "call wait", "calls wait", "gets wait", "be brief", "I know: be brief",
         ]  # fmt: skip
         assert {event.invocation_id for event in log} == {run.id}
+        assert log[3].custom_metadata == {"mine": 1}
         assert (await stores.session()).state["tone"] == "brief"
         await _wait_until_all_ended(stores)
 

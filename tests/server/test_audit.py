@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -34,8 +36,9 @@ SESSION = "/apps/desk/users/ann/sessions/s-1"
 class People:
     """A server with keys and an audit trail, and clients of users."""
 
-    def __init__(self, server: Serving, keys: ApiKeyFile, public_key: str) -> None:
+    def __init__(self, server: Serving, keys: ApiKeyFile, private_key: str, public_key: str) -> None:
         self.server = server
+        self.private_key = private_key
         self.public_key = public_key
         self._keys = keys
         self.clients: list[httpx.AsyncClient] = []
@@ -67,7 +70,7 @@ async def start(serve: Serve, tmp_path: Path) -> AsyncIterator[Callable[..., Any
         keys.create(name="", subject="nobody", scopes=[])
         private, public = (key.decode() for key in new_key_pair())
         server = await serve(app, auth=AuthSettings(keys=str(keys.path)), audit=AuditSettings(key=private))
-        started.append(People(server, keys, public))
+        started.append(People(server, keys, private, public))
         return started[-1]
 
     yield begin
@@ -286,6 +289,38 @@ async def test_trail_of_a_stopped_server_is_signed_to_its_end(start: Callable[..
     assert not report.faults
     assert report.uncovered == 0
     assert report.signed_heads >= 2
+
+
+async def test_trail_of_a_running_server_is_cut_by_another_process(start: Callable[..., Any], tmp_path: Path) -> None:
+    people: People = await start(app_with())
+    trail = people.server.apps[0]._server.audit
+    assert trail is not None
+    (tmp_path / "audit.pem").write_text(people.private_key)
+    (tmp_path / "greenroom.toml").write_text('[audit]\nkey = "audit.pem"\n')
+    ann = people.client("ann", "run", "read")
+    answers = 0
+
+    async def work() -> None:
+        nonlocal answers
+        while not cutting.done() or answers < 30:
+            await ann.post("/apps/desk/users/ann/sessions", json={})
+            answers += 1
+            if answers % 10 == 0:
+                await trail.store.sign(trail._signer)
+
+    database = f"sqlite:///{tmp_path / 'sessions.db'}"
+    command = [sys.executable, "-m", "greenroom", "audit", "cut", "old.jsonl", ".", "--before", "2999-01-01"]
+    process = await asyncio.create_subprocess_exec(*command, "--session-service", database, cwd=tmp_path)
+    cutting = asyncio.create_task(process.wait())
+    await work()
+    assert await cutting == 0
+
+    await trail.close()
+    keys = HeadVerifier.load([people.public_key])
+    report = await verify_rows(all_rows(trail.store), keys=keys)
+    assert not report.faults
+    assert report.cut_before is not None
+    assert (report.uncovered, (await trail.store.state()).broken) == (0, None)
 
 
 async def test_flood_without_credentials_is_counted_rather_than_stored(start: Callable[..., Any]) -> None:

@@ -32,12 +32,13 @@ async def cut_trail(
     target: str,
     signer: HeadSigner,
     keys: HeadVerifier,
+    force: bool = False,
 ) -> int:
     """Moves the entries up to the newest signed head before a time to a file. Returns how many were removed.
 
     before: Unix time in milliseconds. out: gets them as lines. subject, target: who cuts, and what the entry about it
-    says of the file. keys: those that signed the trail.
-    Raises CallerError for a trail that isn't as it was written, and where there is nothing to remove; OSError if the
+    says of the file. keys: those that signed the trail. force: also cuts a trail that isn't as it was written.
+    Raises CallerError for such a trail without `force`, and where there is nothing to remove; OSError if the
     file can't be written, and TrailCut. The trail is unchanged then.
     """
     head = await store.head_before(before)
@@ -48,9 +49,11 @@ async def cut_trail(
         raise CallerError("There is no signed head before this time, after which the trail could begin")
 
     report = await verify_rows(all_rows(store), keys=keys)
-    if report.faults:
+    if report.faults and not force:
         place, problem = report.faults[0]
-        raise CallerError(f"The trail is not as it was written, and is not cut: {place}: {problem}")
+        raise CallerError(f"The trail is not as it was written, and is only cut with --force: {place}: {problem}")
+    if report.faults:
+        target = f"{target}; the trail was not as it was written, with faults: {report.fault_count}"
 
     async for row in rows_up_to(store, named):
         out.write(line_of(row))

@@ -74,13 +74,13 @@ def cut(
     /,
     *,
     before: datetime,
+    force: Annotated[bool, Parameter(negative=())] = False,
     public_key: Annotated[tuple[str, ...], Parameter(consume_multiple=True, show_default=False)] = (),
     session_service: SessionStore = None,
 ) -> None:
     """Move the oldest entries of an audit trail to a file, beside a running server, too.
 
-    The trail begins with a signed head after that, and a signed entry says so: it still verifies, by itself and after
-    FILE. A trail that isn't as it was written is refused.
+    The trail begins with a signed head then, and a signed entry says so: it still verifies, by itself and after FILE.
 
         greenroom audit cut audit-2026.jsonl agents --before 2027-01-01
 
@@ -89,6 +89,9 @@ def cut(
     before
         A date, or a date and time, of UTC unless it has an offset. The trail is cut at the newest signed head before
         it.
+    force
+        Also cut a trail that isn't as it was written, which is refused otherwise. FILE has its entries as they are, and
+        the entry about the cut says so.
     public_key
         Files with public keys that signed the trail before the server's present key did.
     """
@@ -110,6 +113,7 @@ def cut(
                 target=f"exported to {file.name}",
                 signer=HeadSigner.load(key),
                 keys=HeadVerifier.load([key, *public_key]),
+                force=force,
             )
 
     try:
