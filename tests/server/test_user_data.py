@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from greenroom.artifacts.files import FileArtifactService
@@ -32,8 +33,8 @@ OTHER = "bob-b0b"
 
 
 @pytest.fixture
-def store() -> Store:
-    return "sqlite"
+def store(request: pytest.FixtureRequest) -> Store:
+    return getattr(request, "param", "sqlite")
 
 
 def _state(server: Serving) -> ServerState:
@@ -190,6 +191,26 @@ async def test_nothing_of_an_erased_user_is_left(serve: Serve, tmp_path: Path) -
         data = path.read_bytes() if path.is_file() else b""
         found = [secret for secret in (*SECRETS, "ada-secret-key", "said by ada", "ada-ada") if secret.encode() in data]
         assert found == [], path
+
+
+@pytest.mark.parametrize("store", ["postgres"], indirect=True)
+async def test_nothing_of_an_erased_user_is_left_in_postgresql(serve: Serve, tmp_path: Path, postgres_uri: str) -> None:
+    server = await _served(serve, tmp_path)
+    report = (await server.client.delete("/apps/desk/users/ada")).json()
+    assert report["isComplete"], report
+    assert {one["left"] for one in report["data"]} == {0}
+
+    connection = await asyncpg.connect(postgres_uri)
+    query = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+    rows = [
+        (name, tuple(row))
+        for (name,) in await connection.fetch(query)
+        for row in await connection.fetch(f'SELECT * FROM "{name}"')
+    ]
+    await connection.close()
+    assert [row for row in rows if "'ada'" in repr(row)] == [("state_versions", ("user", "desk", "ada", 3))]
+    assert [secret for secret in (*SECRETS, "ada-secret-key", "said by ada") if secret in repr(rows)] == []
+    assert OTHER in repr(rows)
 
 
 async def test_an_erasure_cancels_running_runs(serve: Serve, tmp_path: Path) -> None:

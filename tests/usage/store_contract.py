@@ -16,8 +16,10 @@ import pytest
 
 from greenroom.errors import InvalidRequest
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
+from greenroom.records.budget import Budget
 from greenroom.records.run import Caller, Run, RunStatus
 from greenroom.testing.contracts.paging import pages
+from greenroom.usage.budgets import StoredBudgets
 from greenroom.usage.prices import Amount, Price, PriceTable
 from greenroom.usage.store import (
     HOLD_SECONDS,
@@ -246,6 +248,15 @@ async def test_names_may_hold_any_characters(usage_store: UsageStore) -> None:
 async def test_the_usage_of_a_forgotten_user_is_nobodys(usage_store: UsageStore) -> None:
     for user in ("ann", "bob"):
         await usage_store.record(_run(f"e-{user}", user), _used())
+    budgets = StoredBudgets(usage_store)
+    for user in ("ann", "bob"):
+        await budgets.put("concierge", Budget(per="user", user_id=user, tokens=5))
+    await usage_store.write(
+        [("INSERT INTO budget_warnings VALUES (?, ?, ?, ?, ?)", ("concierge", "user", '["concierge","ann"]', "", 1.0))]
+    )
     await usage_store.forget_user(app_name="concierge", user_id="ann")
+    await budgets.load()
+    assert [budget.user_id for budget in usage_store.budgets["concierge"]] == ["bob"]
+    assert await usage_store.fetch("SELECT * FROM budget_warnings") == []
     left = await usage_store.query_usage(app_name="concierge", group_by=["user", "session"])
     assert [(usage.user_id, usage.session_id) for usage in left.usage] == [("", ""), ("bob", "s-bob")]

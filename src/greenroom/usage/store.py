@@ -15,6 +15,8 @@ from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
+
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
@@ -49,6 +51,8 @@ _REPLACE = f"""
 _ADD = f"{_INSERT} {_ADD_COUNTS}, cost = model_usage.cost + excluded.cost"
 _DELETE_REPORTED = "DELETE FROM model_usage WHERE run_id = ? AND estimated = 0"
 _FORGET_USER = "UPDATE model_usage SET user_id = '', session_id = '' WHERE app_name = ? AND user_id = ?"
+_DELETE_BUDGETS = "DELETE FROM budgets WHERE app_name = ? AND per = 'user' AND owner = ?"
+_DELETE_WARNINGS = "DELETE FROM budget_warnings WHERE app_name = ? AND per = 'user' AND owner = ?"
 _HOLD = f"""
     INSERT INTO model_usage ({_OWNER}, {", ".join(_COUNTS)}, cost, held_tokens, held_cost, held_until)
     VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, 0, ?, ?, ?)
@@ -347,8 +351,17 @@ class UsageStore(ABC):
         return ListUsageResponse(currency=self.prices.currency, usage=sums, next_page_token=following)
 
     async def forget_user(self, *, app_name: str, user_id: str) -> None:
-        """Makes the usage of a user in an app nobody's, so that the sums of the app stay as they are."""
-        await self.write([(_FORGET_USER, (app_name, user_id))])
+        """Makes the usage of a user in an app nobody's, so that the sums of the app stay as they are, and deletes the
+        budgets that are stored for the user.
+        """
+        account = msgspec.json.encode([app_name, user_id]).decode()
+        await self.write(
+            [
+                (_FORGET_USER, (app_name, user_id)),
+                (_DELETE_BUDGETS, (app_name, user_id)),
+                (_DELETE_WARNINGS, (app_name, account)),
+            ]
+        )
 
     def _running_run(self, hold: Reservation) -> _Running:
         running = self._running.get(hold.run_id)
