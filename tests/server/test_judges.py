@@ -9,9 +9,11 @@ import pytest
 
 from greenroom import App, RunJudge
 from greenroom.errors import AgentConfigError, ModelError
+from greenroom.evaluation.metrics.judged import JUDGED
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.records.run_judge import METRICS
 from greenroom.runs.judging import is_sampled
 from greenroom.testing.scripted_model import Said, ScriptedModel
 from tests.server.agents import echo, scripted
@@ -143,11 +145,18 @@ def test_a_sample_has_its_share_of_the_runs() -> None:
         ({"max_tokens_per_day": 1, "share": 0}, "share"),
         ({"max_tokens_per_day": 1, "share": 1.1}, "share"),
         ({"max_tokens_per_day": 1, "name": "a b"}, "name"),
+        ({"max_tokens_per_day": 1, "metric": "response_match_score"}, "metric is one of"),
     ],
 )
 def test_wrong_judges_are_refused(fields: dict[str, Any], error: str) -> None:
     with pytest.raises(AgentConfigError, match=error):
-        RunJudge(metric="safety_v1", **fields)
+        RunJudge(**{"metric": "safety_v1", **fields})
+
+
+def test_judges_have_all_judged_metrics_but_those_that_compare() -> None:
+    judged = {kind.info.metric_name for kind in JUDGED}
+    assert judged - set(METRICS) == {"final_response_match_v2", "per_turn_user_simulator_quality_v1"}
+    assert set(METRICS) < judged
 
 
 def test_judges_of_an_app_have_different_names() -> None:

@@ -11,6 +11,19 @@ from greenroom.errors import AgentConfigError
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.feedback import FEEDBACK_NAME
 
+METRICS = (
+    "response_evaluation_score",
+    "safety_v1",
+    "hallucinations_v1",
+    "rubric_based_final_response_quality_v1",
+    "rubric_based_tool_use_quality_v1",
+    "rubric_based_multi_turn_trajectory_quality_v1",
+    "multi_turn_task_success_v1",
+    "multi_turn_trajectory_quality_v1",
+    "multi_turn_tool_use_quality_v1",
+)
+"""The metrics of evaluations in which a model judges, and that need neither an expected answer nor a scenario."""
+
 
 class RunJudge(Record, kw_only=True, gc=True):
     """A metric of evaluations that scores a sample of an app's succeeded runs, in the background.
@@ -19,7 +32,7 @@ class RunJudge(Record, kw_only=True, gc=True):
     """
 
     metric: str
-    """A metric that needs no expected answer, such as `safety_v1`; the one of rubrics needs `criterion`."""
+    """One of `METRICS`. Those of rubrics need `rubrics` in `criterion`."""
     name: str = msgspec.field(default_factory=str)
     """The name of the feedback; by default the metric's."""
     threshold: float = 0.5
@@ -34,6 +47,8 @@ class RunJudge(Record, kw_only=True, gc=True):
     """The same for its cost, in the currency of the price table. At least one of the two is required."""
 
     def __post_init__(self) -> None:
+        if self.metric not in METRICS:
+            raise AgentConfigError(f"A judge's metric is one of {', '.join(METRICS)}, not {self.metric[:100]!r}")
         self.name = self.name or self.metric
         if not re.fullmatch(FEEDBACK_NAME, self.name):
             raise AgentConfigError(f"The name of a judge has letters, digits, _, - and ., not {self.name[:100]!r}")
