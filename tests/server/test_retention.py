@@ -17,6 +17,7 @@ from greenroom.tools.functions.function_tool import FunctionTool
 from tests.agents.talk import call
 from tests.server.agents import echo
 from tests.server.conftest import Serve, Store
+from tests.server.replicas import Replicas
 from tests.server.serving import Serving, until
 
 DAY = 86_400.0
@@ -107,6 +108,21 @@ async def test_sessions_with_waiting_runs_stay_unless_told(serve: Serve, *, expi
     assert sorted(await _expire(server)) == (["old", "waiting"] if expires_waiting_runs else ["old"])
     found = (await server.client.get(f"/runs/{run}")).status_code
     assert found == (404 if expires_waiting_runs else 200)
+
+
+@pytest.mark.parametrize("store", ["replicas"], indirect=True)
+async def test_each_server_deletes_the_sessions_that_it_owns(serve: Serve) -> None:
+    server = await serve(App(name="echo", root_agent=echo(), session_ttl_seconds=DAY))
+    assert isinstance(server, Replicas)
+    names = {f"s-{number}" for number in range(24)}
+    for name in names:
+        await _new(server, "echo", name, days_old=2)
+    assert (await server.client.get("/apps/echo/retention")).json()["expired"] == len(names)
+
+    expired = [await _expire(one) for one in server.servers]
+    assert sum(map(bool, expired)) > 1
+    assert sorted(name for names_of_one in expired for name in names_of_one) == sorted(names)
+    assert await _left(server, "echo") == []
 
 
 async def test_an_app_without_a_limit_keeps_its_sessions(serve: Serve) -> None:
