@@ -149,8 +149,9 @@ def test_a_sample_has_its_share_of_the_runs() -> None:
     ],
 )
 def test_wrong_judges_are_refused(fields: dict[str, Any], error: str) -> None:
+    given: dict[str, Any] = {"metric": "safety_v1", **fields}
     with pytest.raises(AgentConfigError, match=error):
-        RunJudge(**{"metric": "safety_v1", **fields})
+        RunJudge(**given)
 
 
 def test_judges_have_all_judged_metrics_but_those_that_compare() -> None:
