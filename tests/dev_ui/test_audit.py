@@ -40,6 +40,7 @@ def rows(page: Page) -> Locator:
 async def test_entries_are_listed_filtered_and_exported(world: World, audited: Serving, tmp_path: Path) -> None:
     page = await world.open(f"{audited.url}/dev-ui/")
     await page.get_by_role("link", name="Administration").click()
+    await page.get_by_role("link", name="Audit trail").click()
     await expect(page.get_by_role("heading", name="Audit trail")).to_be_visible()
     await expect(page.get_by_text("No server has found a change")).to_be_visible()
     await expect(rows(page).filter(has_text="user.deleted")).to_contain_text("desk / ann")

@@ -88,6 +88,30 @@ const audit = createRoute({
   component: lazyRouteComponent(() => import("./admin/audit"), "AuditPage"),
   validateSearch: anySearch,
 });
+const adminKeys = createRoute({
+  getParentRoute: () => root,
+  path: "/admin/keys",
+  component: lazyRouteComponent(() => import("./admin/keys"), "KeysPage"),
+  validateSearch: anySearch,
+});
+const adminBudgets = createRoute({
+  getParentRoute: () => root,
+  path: "/admin/budgets",
+  component: lazyRouteComponent(() => import("./admin/budgets"), "BudgetsPage"),
+  validateSearch: anySearch,
+});
+const adminMemories = createRoute({
+  getParentRoute: () => root,
+  path: "/admin/memories",
+  component: lazyRouteComponent(() => import("./admin/memories"), "MemoriesPage"),
+  validateSearch: anySearch,
+});
+const adminSettings = createRoute({
+  getParentRoute: () => root,
+  path: "/admin/settings",
+  component: lazyRouteComponent(() => import("./admin/settings"), "ServerSettingsPage"),
+  validateSearch: anySearch,
+});
 const signIn = createRoute({
   getParentRoute: () => root,
   path: "/sign-in",
@@ -103,7 +127,7 @@ const unknown = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([home, app, session, runs, inbox, schedules, agents, versions, compare, evaluate, settings, audit, signIn, unknown]),
+  routeTree: root.addChildren([home, app, session, runs, inbox, schedules, agents, versions, compare, evaluate, settings, audit, adminKeys, adminBudgets, adminMemories, adminSettings, signIn, unknown]),
   basepath: BASE,
   defaultPreload: "intent",
 });

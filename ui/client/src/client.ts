@@ -516,7 +516,7 @@ export class Client {
 
   /** Deletes the stored budget with this owner and window. */
   async deleteBudget(app: string, { per, window, userId, keyId }: BudgetRequest): Promise<void> {
-    const query = search({ per, window, user_id: userId, key_id: keyId });
+    const query = search({ per, window, user_id: userId ?? undefined, key_id: keyId ?? undefined });
     await this.transport.send(`/apps/${encode(app)}/budgets${query}`, { method: "DELETE" }, true);
   }
 
