@@ -47,7 +47,9 @@ TABLES = ("events", "sessions", "runs", "memories", "memory_words", "model_usage
     "credentials", "credential_requests", "webhooks", "session_state", "user_state", "session_ancestors")  # fmt: skip
 
 GROWS = {
+    "get_version_scores": "compares the newest 10,000 runs of the app, here all of them",
     "list_apps": "returns all apps",
+    "list_budgets": "sums the usage that a budget limits, here that of all runs of the app",
     "list_usage": "sums the usage that it is asked for, here that of all runs of the app",
     "metrics": "returns the metrics of all apps",
     "retry_runs": "retries all failed runs, here those of all users",
