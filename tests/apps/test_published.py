@@ -27,7 +27,8 @@ from . import tools
 def look_up(city: str) -> str:
     """Looks up a city."""
     from .late import RESULT
-    return RESULT
+    from shared.late import RATE
+    return f"{RESULT} {RATE}"
 
 helper = LlmAgent(name="helper", model="gemini-2.5-flash", instruction=Path(__file__).with_name("prompt.txt").read_text())
 clerk = LlmAgent(
@@ -48,7 +49,9 @@ FILES = {
     "desk/.hidden/x.py": "",
     "desk/__pycache__/x.pyc": "",
     "shared/prices.py": "CURRENCY = 'EUR'",
-    "shared/unused.py": "",
+    "shared/late.py": "RATE = 2",
+    "shared/data/rates.csv": "EUR,1",
+    "unused/module.py": "",
     "other/agent.py": "1 / 0",
 }
 
@@ -72,6 +75,8 @@ async def test_a_version_has_the_files_that_the_app_runs_from(tmp_path: Path) ->
         "desk/late.py",
         "desk/prompt.txt",
         "desk/tools.py",
+        "shared/data/rates.csv",
+        "shared/late.py",
         "shared/prices.py",
     ]
     assert unpack(pack(snapshot.files)) == snapshot.files
@@ -100,7 +105,7 @@ async def test_a_version_runs_from_its_own_files(tmp_path: Path) -> None:
         assert (clerk.instruction, helper.instruction) == ("Price in EUR", "Help.\nBe brief.\n")
         [tool] = clerk.tools
         assert callable(tool)
-        assert tool("Bonn") == "first"
+        assert tool("Bonn") == "first 2"
         assert await loaded.load("desk", snapshot.version) is app
         loaded.close()
     assert await published.load("desk", "unknown") is None
@@ -108,10 +113,17 @@ async def test_a_version_runs_from_its_own_files(tmp_path: Path) -> None:
 
 async def test_an_app_of_nested_folders_and_a_single_one_can_be_published(tmp_path: Path) -> None:
     agent = "from greenroom import LlmAgent\nfrom .. import NAME\nroot_agent = LlmAgent(name=NAME)\n"
+    agent = "from team.common import name\n" + agent
     write(tmp_path, {"team/__init__.py": "NAME = 'bot'", "team/bots/agent.py": agent, "team/bots/__init__.py": ""})
+    write(tmp_path, {"team/common.py": "name = 1", "team/cats/agent.py": "", "team/rest.py": ""})
     published = published_in(tmp_path)
     snapshot = await published.snapshot("team.bots")
-    assert sorted(snapshot.files) == ["team/__init__.py", "team/bots/__init__.py", "team/bots/agent.py"]
+    assert sorted(snapshot.files) == [
+        "team/__init__.py",
+        "team/bots/__init__.py",
+        "team/bots/agent.py",
+        "team/common.py",
+    ]
     assert (await published.load_files("team.bots", snapshot)).root_agent.name == "bot"
 
     write(tmp_path, {"single/agent.py": "from greenroom import LlmAgent\nroot_agent = LlmAgent(name='one')\n"})
@@ -142,7 +154,7 @@ async def test_files_that_cannot_be_loaded_are_no_version(tmp_path: Path) -> Non
     published = published_in(tmp_path)
     snapshot = await published.snapshot("desk")
     files = {name: data for name, data in snapshot.files.items() if name != "shared/prices.py"}
-    with pytest.raises(AppLoadError, match="No module named 'shared'"):
+    with pytest.raises(AppLoadError, match=r"No module named 'shared\.prices'"):
         await published.load_files("desk", snapshot._replace(files=files))
     assert (await published.load_files("desk", snapshot)).version == snapshot.version
 

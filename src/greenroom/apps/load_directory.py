@@ -208,13 +208,25 @@ class DirectoryAppLoader(AppLoader):
 
     def source_files(self, app_name: str) -> dict[str, Path]:
         folder = self.folder(app_name)
-        own = visible_files(folder)
-        packages = [parent / "__init__.py" for parent in folder.parents if parent.is_relative_to(self.agents_dir)]
         loaded = self._apps.get(app_name)
-        also = {*self._shared_files(app_name), *(loaded.files if loaded is not None else ())}
-        above = (path for path in packages if path.parent != self.agents_dir and path.is_file())
-        found = {path for path in (*own, *above, *also) if path.is_relative_to(self.agents_dir)}
-        return {path.relative_to(self.agents_dir).as_posix(): path for path in sorted(found)}
+        found = {*visible_files(folder), *(loaded.files if loaded is not None else ())}
+        for path in self._shared_files(app_name):
+            found.add(path)
+            beside = self._folder_beside(folder, path)
+            if beside is not None:
+                found.update(visible_files(beside))
+
+        packages = (parent / "__init__.py" for parent in folder.parents if self.agents_dir in parent.parents)
+        found.update(path for path in packages if path.is_file())
+        own = (path for path in found if path.is_relative_to(self.agents_dir))
+        return {path.relative_to(self.agents_dir).as_posix(): path for path in sorted(own)}
+
+    def _folder_beside(self, app_folder: Path, path: Path) -> Path | None:
+        """The topmost folder around a file that isn't around an app, too: its code may import late from there."""
+        if not path.is_relative_to(self.agents_dir):
+            return None
+        above = [parent for parent in path.parents if self.agents_dir in parent.parents]
+        return next((parent for parent in reversed(above) if not app_folder.is_relative_to(parent)), None)
 
     def check_edit(self, app_name: str, edited: Mapping[Path, bytes]) -> None:
         """Builds the agents of an app from its YAML files, some of them edited.

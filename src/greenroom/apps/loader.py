@@ -79,7 +79,8 @@ class AppLoader(ABC):
 
     def source_files(self, app_name: str) -> Mapping[str, Path]:
         """The files from which a loaded app runs, by their paths in the folder of all apps: those in the app's own
-        folder, and the modules beside it that it has imported. Hidden files, such as `.env`, are left out.
+        folder, and the modules beside it that it has imported, with the folders that those are in. Hidden files, such
+        as `.env`, are left out.
 
         Raises NotOffered for apps that aren't in a folder, and AppNotFound.
         """
