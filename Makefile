@@ -331,6 +331,10 @@ bench-sleepers: setup  ## Measure how late sleeping runs continue, at 100 due pe
 bench-sandboxes: setup  ## Measure the start and the executions of sandboxes, and 100 of them at once.
 	$(RUN) python -m benchmarks.sandboxes
 
+.PHONY: bench-encryption
+bench-encryption: setup  ## Measure the CPU time that encryption at rest takes.
+	$(RUN) python -m benchmarks.encryption
+
 .PHONY: bench-instructions
 bench-instructions: setup  ## Count the server's instructions per turn, which other load on the machine hardly changes.
 	$(RUN) python -m benchmarks.instructions

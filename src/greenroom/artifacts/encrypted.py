@@ -7,6 +7,7 @@ do: they are the keys in the store. The data keys, which are wrapped, are artifa
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
@@ -82,9 +83,11 @@ class EncryptedArtifactService(BaseArtifactService):
         key = _key(app_name, user_id, session_id, filename)
         description, payload = take_apart(artifact, custom_metadata, limit_bytes=self.limit_bytes)
         header, own_key = await self._new_key(filename, key)
+        # In a thread: a large artifact takes a while.
+        encrypted = await asyncio.to_thread(encrypt_content, own_key, payload)
         return await self._store.save_artifact(
             **key,
-            artifact=Part.from_bytes(data=header + encrypt_content(own_key, payload), mime_type=_BINARY),
+            artifact=Part.from_bytes(data=header + encrypted, mime_type=_BINARY),
             custom_metadata=await self._encrypted(description, header, key),
         )
 
@@ -128,7 +131,8 @@ class EncryptedArtifactService(BaseArtifactService):
 
         content = b"" if part.inline_data is None else part.inline_data.data or b""
         own_key = await self._key_of(content[:HEADER_BYTES], described, key)
-        return put_together(described.description, decrypt_content(own_key, content[HEADER_BYTES:], _place(key)))
+        payload = await asyncio.to_thread(decrypt_content, own_key, content[HEADER_BYTES:], _place(key))
+        return put_together(described.description, payload)
 
     async def download_artifact(
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None

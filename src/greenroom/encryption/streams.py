@@ -54,8 +54,9 @@ def content_key(data_key: bytes, header: bytes, place: tuple[str, ...]) -> bytes
 
 def encrypt_content(key: bytes, content: bytes) -> bytes:
     """Returns the pieces, without the header."""
+    view = memoryview(content)
     return b"".join(
-        _seal(key, number, content[at : at + PIECE_BYTES], is_last=is_last) for number, at, is_last in _pieces(content)
+        _seal(key, number, view[at : at + PIECE_BYTES], is_last=is_last) for number, at, is_last in _pieces(content)
     )
 
 
@@ -68,12 +69,13 @@ def _pieces(content: bytes) -> Iterator[tuple[int, int, bool]]:
 
 def decrypt_content(key: bytes, sealed: bytes, place: tuple[str, ...]) -> bytes:
     """Decrypts all pieces. Raises DecryptionFailed."""
+    view = memoryview(sealed)
     last = max(-(-len(sealed) // _SEALED_PIECE_BYTES), 1) - 1
     return b"".join(
         _open(
             key,
             number,
-            sealed[number * _SEALED_PIECE_BYTES : (number + 1) * _SEALED_PIECE_BYTES],
+            view[number * _SEALED_PIECE_BYTES : (number + 1) * _SEALED_PIECE_BYTES],
             place,
             is_last=number == last,
         )
@@ -107,11 +109,11 @@ async def decrypt_chunks(key: bytes, chunks: AsyncIterable[bytes], place: tuple[
     yield _open(key, number, bytes(rest), place, is_last=True)
 
 
-def _seal(key: bytes, number: int, piece: bytes, *, is_last: bool) -> bytes:
+def _seal(key: bytes, number: int, piece: bytes | memoryview, *, is_last: bool) -> bytes:
     return cipher_of(key).encrypt(_nonce(number, is_last=is_last), piece, None)
 
 
-def _open(key: bytes, number: int, piece: bytes, place: tuple[str, ...], *, is_last: bool) -> bytes:
+def _open(key: bytes, number: int, piece: bytes | memoryview, place: tuple[str, ...], *, is_last: bool) -> bytes:
     from cryptography.exceptions import InvalidTag
 
     try:
