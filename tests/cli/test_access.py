@@ -48,6 +48,39 @@ def test_a_folder_with_keys_is_served_only_to_callers_with_a_key(cli: Cli) -> No
     assert "never" not in next(line for line in listed.splitlines() if "laptop" in line)
 
 
+def test_accounts_and_roles_are_set_listed_and_deleted(cli: Cli) -> None:
+    refused = cli("keys", "set-role", "support", "agents", "--scopes", "read")
+    assert refused.returncode != 0
+    assert "There are no keys yet" in refused.stderr
+    cli("keys", "create", "agents", "--user", "root", "--scopes", "admin")
+    assert cli("keys", "set-role", "support", "agents", "--scopes", "read", "debug").returncode == 0
+    assert "read debug" in cli("keys", "roles", "agents").stdout
+    assert cli("keys", "set-account", "ci", "agents", "--roles", "support", "--apps", "parrot").returncode == 0
+    key = cli("keys", "create", "agents", "--account", "ci").stdout.strip()
+    with served(cli, "agents") as (url, _, _):
+        assert status(url, key) == 200
+        assert cli("keys", "set-account", "ci", "agents", "--roles", "support", "--disabled").returncode == 0
+        until = time.monotonic() + 2
+        while status(url, key) != 401:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    assert "disabled" in cli("keys", "accounts", "agents").stdout
+    in_use = cli("keys", "delete-role", "support", "agents")
+    assert "in use by service account 'ci'" in in_use.stderr
+    assert cli("keys", "delete-account", "ci", "agents").returncode == 0
+    assert cli("keys", "delete-role", "support", "agents").returncode == 0
+    for wrong in (
+        ("create", "agents"),
+        ("create", "agents", "--user", "a", "--account", "ci"),
+        ("create", "agents", "--account", "absent"),
+        ("create", "agents", "--account", "ci", "--scopes", "admin"),
+        ("set-role", "-x", "agents", "--scopes", "read"),
+        ("set-role", "admin", "agents", "--scopes", "read"),
+        ("set-account", "ci", "agents", "--roles", "absent"),
+    ):
+        assert cli("keys", *wrong).returncode != 0, wrong
+
+
 def test_listed_ids_are_not_cut_off_on_a_narrow_terminal(cli: Cli) -> None:
     made = cli.run_process(
         "keys", "create", "agents", "--user", "somebody.with.a.long.name@example.com", "--name", "a laptop"

@@ -19,6 +19,7 @@ from greenroom.errors import CallerError
 from greenroom.records.service_uri import is_postgres
 
 if TYPE_CHECKING:
+    from greenroom.records.audit import AuditAction
     from greenroom.server.access.api_keys import AccessRecords, ApiKey, ApiKeyStore, Change
 
 app = App(name="keys", help="Manage the API keys of a server.")
@@ -32,7 +33,8 @@ def create_key(
     agents_dir: AgentsDir = Path(),
     /,
     *,
-    user: str,
+    user: str | None = None,
+    account: str | None = None,
     name: str = "",
     scopes: _Names | None = None,
     roles: _Names = (),
@@ -53,6 +55,8 @@ def create_key(
     ----------
     user
         The `userId` that the key acts for. Only the scopes `app:NAME` and `admin` give access to other users.
+    account
+        The service account that the key belongs to, in place of a user. The key has the account's permissions.
     name
         A description of the key.
     scopes
@@ -65,9 +69,19 @@ def create_key(
     days
         Days until the key expires, at most 36500. Default: never.
     """
+    from greenroom.records.access import SERVICE_PREFIX
     from greenroom.server.access.api_keys import check_scopes, new_key
 
-    if scopes is None:
+    if (user is None) == (account is None):
+        raise CallerError("Give --user or --account")
+    if account is not None:
+        if scopes is not None or roles or apps:
+            raise CallerError(
+                "The key of a service account has its permissions: leave out --scopes, --roles and --apps"
+            )
+        user = SERVICE_PREFIX + account
+        scopes = ()
+    elif scopes is None:
         scopes = () if roles else ("run", "read")
     check_scopes(scopes)
     if not user or any("\n" in text for text in (user, *scopes, *roles, *apps)):
@@ -85,6 +99,7 @@ def create_key(
         roles=roles,
         apps=apps or None,
         expires_at=None if days is None else time.time() + days * 86400,
+        service_account=account,
     )
     audit.check_key(agents_dir)
     asyncio.run(_change(place, lambda records: records.with_key(api_key)))
@@ -96,15 +111,181 @@ def create_key(
 @app.command(name="list")
 def list_keys(agents_dir: AgentsDir = Path(), /, *, keys: KeyStore = None) -> None:
     """List the keys with their users, scopes, apps and last use."""
-    place = _place(agents_dir, keys)
-    exists = is_postgres(place) or Path(place).is_file()
-    api_keys = list(asyncio.run(_read(place)).keys.values()) if exists else []
+    api_keys = list(_stored(_place(agents_dir, keys)).keys.values())
     if not api_keys:
         note("There are no keys.")
         return
 
     columns = ("id", "user", "name", "scopes", "roles", "apps", "created", "last used", "state")
     print_table(columns, [_row(key) for key in api_keys])
+
+
+@app.command(name="accounts")
+def list_accounts(agents_dir: AgentsDir = Path(), /, *, keys: KeyStore = None) -> None:
+    """List the service accounts: identities that are no users, with keys of their own."""
+    accounts = list(_stored(_place(agents_dir, keys)).accounts.values())
+    if not accounts:
+        note("There are no service accounts.")
+        return
+    columns = ("name", "description", "scopes", "roles", "apps", "state")
+    rows = [
+        (
+            one.name,
+            one.description,
+            " ".join(one.scopes),
+            " ".join(one.roles),
+            "all" if one.apps is None else " ".join(one.apps),
+            "disabled" if one.is_disabled else "enabled",
+        )
+        for one in accounts
+    ]
+    print_table(columns, rows)
+
+
+@app.command(name="set-account")
+def set_account(
+    name: Annotated[str, Parameter(name="NAME")],
+    agents_dir: AgentsDir = Path(),
+    /,
+    *,
+    description: str = "",
+    scopes: _Names = (),
+    roles: _Names = (),
+    apps: _Names = (),
+    disabled: Annotated[bool, Parameter(negative="")] = False,
+    keys: KeyStore = None,
+) -> None:
+    """Create or replace a service account. Its keys have its permissions at once.
+
+        greenroom keys set-account ci examples --roles developer --apps weather
+
+        greenroom keys create examples --account ci
+
+    Parameters
+    ----------
+    name
+        The name of the account. Its keys act for the user `service:NAME`.
+    description
+        A description of the account.
+    scopes
+        What its keys may do, as for `greenroom keys create`. Default: only what the roles allow.
+    roles
+        Names of roles, whose scopes its keys have.
+    apps
+        The apps that its keys may access. Default: all.
+    disabled
+        Refuse all keys of the account.
+    """
+    from greenroom.records.access import ServiceAccount, check_name
+
+    given = ServiceAccount(
+        name=check_name(name),
+        created_at=time.time(),
+        description=description,
+        scopes=list(scopes),
+        roles=list(roles),
+        apps=list(apps) or None,
+        is_disabled=disabled,
+    )
+
+    def change(records: AccessRecords) -> AccessRecords:
+        existing = records.accounts.get(name)
+        if existing is not None:
+            given.created_at = existing.created_at
+        return records.with_account(given)
+
+    _change_recorded(agents_dir, keys, change, "service_account.changed", name)
+    note(f"Stored the service account {name}.")
+
+
+@app.command(name="delete-account")
+def delete_account(
+    name: Annotated[str, Parameter(name="NAME")], agents_dir: AgentsDir = Path(), /, *, keys: KeyStore = None
+) -> None:
+    """Delete a service account and revoke its keys.
+
+    Parameters
+    ----------
+    name
+        The name of the account.
+    """
+    _change_recorded(agents_dir, keys, lambda records: records.without_account(name), "service_account.deleted", name)
+    note(f"Deleted the service account {name}.")
+
+
+@app.command(name="roles")
+def list_roles(agents_dir: AgentsDir = Path(), /, *, keys: KeyStore = None) -> None:
+    """List the roles: named sets of scopes."""
+    roles = _stored(_place(agents_dir, keys)).roles.values()
+    rows = [(one.name, " ".join(one.scopes), one.description, "yes" if one.is_built_in else "no") for one in roles]
+    print_table(("name", "scopes", "description", "built in"), rows)
+
+
+@app.command(name="set-role")
+def set_role(
+    name: Annotated[str, Parameter(name="NAME")],
+    agents_dir: AgentsDir = Path(),
+    /,
+    *,
+    scopes: _Names,
+    description: str = "",
+    keys: KeyStore = None,
+) -> None:
+    """Create or replace a role. Keys and service accounts that have it are changed at once.
+
+        greenroom keys set-role support examples --scopes read debug app:weather
+
+    Parameters
+    ----------
+    name
+        The name of the role.
+    scopes
+        What the role allows, as for `greenroom keys create`.
+    description
+        A description of the role.
+    """
+    from greenroom.records.access import Role, check_name
+
+    role = Role(name=check_name(name), scopes=list(scopes), description=description)
+    _change_recorded(agents_dir, keys, lambda records: records.with_role(role), "role.changed", name)
+    note(f"Stored the role {name}.")
+
+
+@app.command(name="delete-role")
+def delete_role(
+    name: Annotated[str, Parameter(name="NAME")], agents_dir: AgentsDir = Path(), /, *, keys: KeyStore = None
+) -> None:
+    """Delete a role that no key and no service account has.
+
+    Parameters
+    ----------
+    name
+        The name of the role.
+    """
+    _change_recorded(agents_dir, keys, lambda records: records.without_role(name), "role.deleted", name)
+    note(f"Deleted the role {name}.")
+
+
+def _stored(place: str) -> AccessRecords:
+    from greenroom.server.access.api_keys import AccessRecords
+
+    exists = is_postgres(place) or Path(place).is_file()
+    return asyncio.run(_read(place)) if exists else AccessRecords()
+
+
+def _change_recorded(agents_dir: Path, keys: str | None, change: Change, action: AuditAction, target: str) -> None:
+    """Changes the store of keys, and records it in the audit trail, if there is one.
+
+    Raises CallerError where there is no store: an empty one would close the server to all.
+    """
+    place = _place(agents_dir, keys)
+    if not is_postgres(place) and not Path(place).is_file():
+        raise CallerError(
+            "There are no keys yet. Create the first one: greenroom keys create --user NAME --scopes admin"
+        )
+    audit.check_key(agents_dir)
+    asyncio.run(_change(place, change))
+    asyncio.run(audit.record(agents_dir, action, target=target))
 
 
 def _row(key: ApiKey) -> tuple[str, ...]:

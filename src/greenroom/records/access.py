@@ -7,12 +7,25 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from greenroom.errors import InvalidRequest
 from greenroom.records.base import Record
 
 MAX_NAMES = 200
 
 AccessName: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 """The name of a role or of a service account."""
+
+
+def check_name(name: str) -> str:
+    """The name. Raises InvalidRequest if it is none of a role or service account."""
+    try:
+        return msgspec.convert(name, AccessName)
+    except msgspec.ValidationError:
+        raise InvalidRequest(
+            f"{name!r} is no name: it has up to 64 letters, digits, dots, hyphens and underscores, and begins with a "
+            "letter or digit"
+        ) from None
+
 
 _LINE = r"^[^\x00-\x1f\x7f]*$"
 _Line: TypeAlias = Annotated[str, Meta(max_length=1000, pattern=_LINE)]

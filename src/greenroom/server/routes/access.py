@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from greenroom.errors import InvalidRequest
-from greenroom.records.access import AccessName, Me
+from greenroom.records.access import Me, check_name
 from greenroom.server.access.identity import EVERYBODY
 from greenroom.server.replies import AnyReply, Reply
 from greenroom.server.request_context import RequestContext
@@ -56,7 +53,7 @@ async def get_account(context: RequestContext) -> AnyReply:
 
 
 async def put_account(context: RequestContext) -> AnyReply:
-    name = _name(context, "account_name")
+    name = check_name(context.path["account_name"])
     return Reply(value=await context.access.put_account(name, context.body, force=context.query["force"]))
 
 
@@ -69,20 +66,9 @@ async def list_roles(context: RequestContext) -> AnyReply:
 
 
 async def put_role(context: RequestContext) -> AnyReply:
-    name = _name(context, "role_name")
+    name = check_name(context.path["role_name"])
     return Reply(value=await context.access.put_role(name, context.body, force=context.query["force"]))
 
 
 async def delete_role(context: RequestContext) -> None:
     await context.access.delete_role(context.path["role_name"])
-
-
-def _name(context: RequestContext, parameter: str) -> str:
-    """The name in the path. Raises InvalidRequest."""
-    try:
-        return msgspec.convert(context.path[parameter], AccessName)
-    except msgspec.ValidationError:
-        raise InvalidRequest(
-            "A name has up to 64 letters, digits, dots, hyphens and underscores, and begins with a letter or digit",
-            location=("path", parameter),
-        ) from None
