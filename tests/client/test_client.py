@@ -254,6 +254,17 @@ async def test_feedback(client: AsyncClient) -> None:
     assert (await client.list_feedback(**PLACE)).feedback == [rated]
 
 
+async def test_statistics(client: AsyncClient) -> None:
+    await client.create_session(**PLACE)
+    async for _ in await client.run(**PLACE, message="hi"):
+        pass
+    found = await client.get_statistics(group_by="app", step=60, app_name="echo", limit=3)
+    assert [(group.key, group.total.runs) for group in found.groups] == [("echo", {"succeeded": 1})]
+    assert (await client.get_load(step=3600)).step == 3600
+    with pytest.raises(errors.InvalidRequest):
+        await client.get_statistics(start=2, end=1)
+
+
 async def test_schedules(client: AsyncClient) -> None:
     given = Schedule(id="daily", user_id="ann/e", cron="0 9 * * *")
     given.request.new_message = types.UserContent("hi")

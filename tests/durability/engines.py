@@ -29,6 +29,7 @@ from greenroom.runs.store import RunStore
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.service import BaseSessionService
 from greenroom.sessions.sqlite import SqliteSessionService
+from greenroom.statistics.run_figures import RunFigures
 
 WHERE: dict[str, Any] = {"app_name": "desk", "user_id": "ann", "session_id": "s-1"}
 
@@ -71,12 +72,15 @@ class SlowStore(InMemoryRunStore):
         is_to_remember: bool = False,
         requests: RequestChanges | None = None,
         audit: Sequence[AuditEntry] = (),
+        figures: Sequence[RunFigures] = (),
     ) -> asyncio.Future[None]:
         written = msgspec.structs.replace(run)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def write() -> None:
-            super(SlowStore, self).save(written, is_to_remember=is_to_remember, requests=requests, audit=audit)
+            super(SlowStore, self).save(
+                written, is_to_remember=is_to_remember, requests=requests, audit=audit, figures=figures
+            )
             if not future.cancelled():
                 future.set_result(None)
 
@@ -98,9 +102,10 @@ class HeldStore(InMemoryRunStore):
         is_to_remember: bool = False,
         requests: RequestChanges | None = None,
         audit: Sequence[AuditEntry] = (),
+        figures: Sequence[RunFigures] = (),
     ) -> asyncio.Future[None]:
         if not run.status.is_over:
-            return super().save(run, is_to_remember=is_to_remember, requests=requests, audit=audit)
+            return super().save(run, is_to_remember=is_to_remember, requests=requests, audit=audit, figures=figures)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._held.append(future)
         return future

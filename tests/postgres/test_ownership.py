@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 from asyncpg.exceptions import DeadlockDetectedError
 
+from greenroom.encryption.codec import PLAIN
 from greenroom.errors import OwnershipLost
 from greenroom.postgres.connection import LEASE_SECONDS, Connection, connect
 from greenroom.postgres.database import Database
@@ -296,8 +297,8 @@ async def _append(connection: Connection, fence: Fence, count: int) -> None:
 
 
 async def _save(connection: Connection, fence: Fence, count: int) -> None:
-    rows = [FencedRun(row_of(_run(f"e-{number}"), None), fence) for number in range(count)]
-    assert await SaveRuns().write(connection, rows) == [None] * count
+    rows = [FencedRun(row_of(PLAIN, _run(f"e-{number}")), fence) for number in range(count)]
+    assert await SaveRuns(lambda: PLAIN).write(connection, rows) == [None] * count
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -31,6 +31,7 @@ from greenroom.records.shard import Shards
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.limits import RunLimits
 from greenroom.runs.memory_store import InMemoryRunStore
+from greenroom.statistics.run_figures import RunFigures
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.durability.engines import (
     WHERE,
@@ -435,9 +436,10 @@ class RefusingStore(InMemoryRunStore):
         is_to_remember: bool = False,
         requests: RequestChanges | None = None,
         audit: Sequence[AuditEntry] = (),
+        figures: Sequence[RunFigures] = (),
     ) -> asyncio.Future[None]:
         if run.status is not RunStatus.RUNNING or not self.left:
-            return super().save(run, is_to_remember=is_to_remember, requests=requests, audit=audit)
+            return super().save(run, is_to_remember=is_to_remember, requests=requests, audit=audit, figures=figures)
         self.left -= 1
         refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         refused.set_exception(StorageError("Writing", "the disk is full"))

@@ -488,6 +488,8 @@ async def test_replies_are_as_described(serve: Serve, tmp_path: Path) -> None:
         ("/readyz", "get", await get("/readyz")),
         ("/replicas", "get", await get("/replicas")),
         ("/audit", "get", await get("/audit")),
+        ("/statistics", "get", await get("/statistics?group_by=app")),
+        ("/statistics/load", "get", await get("/statistics/load")),
         ("/config/telemetry", "get", await get("/config/telemetry")),
         ("/config/telemetry", "post",
          await post("/config/telemetry", json={"telemetry": True}, headers={"x-adk-telemetry-request": "true"})),

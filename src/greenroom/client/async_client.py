@@ -86,6 +86,7 @@ from greenroom.records.schedule import (
     ScheduleTimes,
 )
 from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session, SessionFilter
+from greenroom.records.statistics import LoadStatistics, Statistics, StatisticsGrouping, Step
 from greenroom.records.usage import ListUsageResponse, UsageGroup
 from greenroom.records.user_data import ErasureReport
 from greenroom.records.waiting_run import ListWaitingRunsResponse
@@ -175,6 +176,49 @@ class AsyncClient:
             "page_token": page_token,
         }
         return await self._connection.call("GET", path("apps", app_name, "usage"), ListUsageResponse, query=query)
+
+    async def get_statistics(
+        self,
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        step: Step | None = None,
+        group_by: StatisticsGrouping | None = None,
+        app_name: str | None = None,
+        user_id: str | None = None,
+        model: str | None = None,
+        tool: str | None = None,
+        limit: int | None = None,
+    ) -> Statistics:
+        """Figures of runs and calls over time that the caller may see; without a group one series of all.
+
+        start, end: Unix seconds; by default the last day. step: seconds between two points. limit: of groups, 10 by
+        default.
+        """
+        query = {
+            "start": start,
+            "end": end,
+            "step": step,
+            "group_by": group_by,
+            "app_name": app_name,
+            "user_id": user_id,
+            "model": model,
+            "tool": tool,
+            "limit": limit,
+        }
+        return await self._connection.call("GET", "/statistics", Statistics, query=query)
+
+    async def get_load(
+        self,
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        step: Step | None = None,
+        app_name: str | None = None,
+    ) -> LoadStatistics:
+        """The load of all servers over time, of all apps or of one; the times are as in `get_statistics`."""
+        query = {"start": start, "end": end, "step": step, "app_name": app_name}
+        return await self._connection.call("GET", "/statistics/load", LoadStatistics, query=query)
 
     # sessions
 

@@ -167,6 +167,8 @@ class Client:
     follow = _streaming(AsyncClient.follow)
     get_run = _synchronous(AsyncClient.get_run)
     get_usage = _synchronous(AsyncClient.get_usage)
+    get_statistics = _synchronous(AsyncClient.get_statistics)
+    get_load = _synchronous(AsyncClient.get_load)
     list_runs = _synchronous(AsyncClient.list_runs)
     list_waiting_runs = _synchronous(AsyncClient.list_waiting_runs)
     list_credentials = _synchronous(AsyncClient.list_credentials)

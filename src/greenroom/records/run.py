@@ -286,10 +286,15 @@ class Run(Record, kw_only=True):
     """Unix seconds of the request."""
     start_at: float | None = None
     """Unix seconds at which the run starts; None if it starts at once, and when the time has come."""
+    requested_at: float | None = None
+    """Unix seconds of the newest message that continued it, of its retry, or at which its time had come; None:
+    `created_at`."""
     started_at: float | None = None
     """Unix seconds of the first start; None while the run is queued."""
     ended_at: float | None = None
     """Unix seconds; None until the run has ended."""
+    first_text_at: float | None = None
+    """Unix seconds of the first text of a model since the run was requested; None without statistics."""
     attempts: int = msgspec.field(default_factory=int)
     """Number of times that a process started or resumed the run."""
     stalled: int = 0
@@ -349,6 +354,10 @@ class Run(Record, kw_only=True):
     itself. None for a run of its own."""
     read_at_seq: int | None = None
     """The sequence number of the message in the log, where the other run has read it."""
+    counted: int = 0
+    """Number of times that figures of it were added to the statistics."""
+    counted_seq: int = 0
+    """The sequence number up to which its events are in the statistics."""
     queued_before: list[QueuedRequest] = []  # noqa: RUF012 - msgspec makes a new one each time
     """Requests that continue the run before `request`, oldest first: those whose messages were not in the log when
     `request` was admitted. Empty when the run begins."""
@@ -385,8 +394,11 @@ class Run(Record, kw_only=True):
 
 
 _INTERNAL_FIELDS = frozenset(
-    {"request", "request_digest", "asked", "traceparent", "caller", "webhooks", "signal_ids", "queued_before"}
-)
+    {
+        "request", "request_digest", "asked", "traceparent", "caller", "webhooks", "signal_ids", "queued_before",
+        "counted", "counted_seq",
+    }
+)  # fmt: skip
 
 
 def public_record(run: Run) -> Run:

@@ -48,7 +48,8 @@ from greenroom.sessions.service import BaseSessionService
 _REPEATED_IDS = 10_000
 """Number of run ids of repeated requests that are kept."""
 _CONTINUED = (
-    "created_at", "started_at", "usage", "after_seq", "webhooks", "retries", "retry_of", "signals", "signal_ids"
+    "created_at", "started_at", "usage", "after_seq", "webhooks", "retries", "retry_of", "signals", "signal_ids",
+    "counted", "counted_seq",
 )  # fmt: skip
 """Fields of a run's record that a message which continues it keeps."""
 
@@ -248,6 +249,7 @@ class Admission:
         if earlier is not None and earlier.requests:
             run.requests = without_answered(earlier.requests, message)
         if earlier is not None:
+            run.requested_at = run.created_at
             for name in _CONTINUED:
                 setattr(run, name, getattr(earlier, name))
             if open_call is not None and open_call.signal is not None:
@@ -299,6 +301,7 @@ class Admission:
             self.limiter.release(key)
             raise
 
+        run.requested_at = run.start_at
         run.start_at = None
         run.after_seq = run.message_after_seq = session.events.end
         run.app_version = version_of(runner)

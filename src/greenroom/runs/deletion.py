@@ -119,6 +119,7 @@ class Deletion:
             if store is not None:
                 await store.delete_user(app_name=app_name, user_id=user_id)
         await self.session_service.usage.forget_user(app_name=app_name, user_id=user_id)
+        await self.run_store.statistics.delete_user(app_name, user_id)
         await self.run_store.feedback.delete_subject(app_name=app_name, subject=user_id)
 
     async def _pages_of_user(self, app_name: str, user_id: str) -> AsyncGenerator[Collection[SessionKey]]:

@@ -38,6 +38,7 @@ from greenroom.runs.versions import Versions
 from greenroom.runs.watch import RunWatch
 from greenroom.runs.webhooks import Webhooks
 from greenroom.sessions.service import BaseSessionService
+from greenroom.statistics.store import StatisticsStore
 
 
 class Attachment(Protocol):
@@ -93,6 +94,9 @@ class RunEngine(ABC):
 
     feedback: SessionFeedback
     """Feedback of users and services on events."""
+
+    statistics: StatisticsStore | None
+    """None where runs aren't counted."""
 
     @property
     def replicas(self) -> Replicas | None:

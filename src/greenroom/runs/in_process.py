@@ -87,6 +87,7 @@ from greenroom.runs.retries import Retries
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.runner_cache import RunnerCache
 from greenroom.runs.schedules import Schedules
+from greenroom.runs.statistics import StatisticsKeeper, load_of
 from greenroom.runs.steering import QueuedMessages, find_reading
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.takeover import Takeovers
@@ -99,6 +100,7 @@ from greenroom.runs.watch import RunWatch, RunWatches
 from greenroom.runs.webhooks import SendWebhook, Webhooks
 from greenroom.schedules.store import ScheduleLimits
 from greenroom.sessions.service import BaseSessionService
+from greenroom.statistics.store import LoadSample, Retention
 from greenroom.telemetry.span import TraceListener
 from greenroom.version import __version__
 
@@ -143,6 +145,8 @@ class InProcessRunEngine(RunEngine):
     """Whether entries of the audit trail are stored with the records of runs."""
     judge_run: JudgeRun | None = None
     """Scores a run for a judge of its app; None: no run is judged."""
+    statistics_retention: Retention | None = None
+    """The time for which statistics of runs are kept; None: runs aren't counted."""
 
     def __post_init__(self) -> None:
         self._id = uuid4()
@@ -178,6 +182,7 @@ class InProcessRunEngine(RunEngine):
             watches=self._watches,
             stream=self._stream,
             trace_listeners=self.trace_listeners,
+            has_statistics=self.statistics_retention is not None,
         )
         self._wake_ups = WakeUps(
             self.run_store,
@@ -197,6 +202,7 @@ class InProcessRunEngine(RunEngine):
             is_valid=self.is_valid_caller,
         )
         self._declared_schedules = DeclaredSchedules(apps=self.apps, run_store=self.run_store, schedules=self.schedules)
+        self.statistics = self.run_store.statistics if self.statistics_retention is not None else None
         self.feedback = SessionFeedback(
             store=self.run_store.feedback,
             redaction_of=self.redaction_of,
@@ -205,6 +211,7 @@ class InProcessRunEngine(RunEngine):
             wait_until_ready=self._wait_until_ready,
         )
         self._judging = RunJudging(self.judge_run, self.feedback) if self.judge_run is not None else None
+        self._statistics_keeper: StatisticsKeeper | None = None
         self._takeovers: Takeovers | None = None
         """None where this process owns all sessions."""
 
@@ -225,6 +232,7 @@ class InProcessRunEngine(RunEngine):
             memory_writer=self._memory_writer,
             judging=self._judging,
             wake_ups=self._wake_ups,
+            has_statistics=self.statistics_retention is not None,
             turns=None if self.limits.running is None else Turns(self.limits.running, self.limits.weights),
         )
         self._queued_messages = QueuedMessages(self._queues)
@@ -601,6 +609,14 @@ class InProcessRunEngine(RunEngine):
     async def store_load(self) -> StoreLoad | None:
         return await self.run_store.load()
 
+    async def _load_sample(self) -> dict[str, LoadSample]:
+        """The load of all servers by app, and of all apps. Raises StorageError."""
+        store_load = await self.run_store.load()
+        loads = self.load() if store_load is None else store_load.runs
+        requests = await self.count_requests()
+        replicas = await self.run_store.list_replicas(None)
+        return load_of(loads, requests, replicas=1 if replicas is None else len(replicas))
+
     async def count_requests(self) -> Mapping[str, int]:
         return await self.run_store.count_requests(open_at=time.time())
 
@@ -629,6 +645,11 @@ class InProcessRunEngine(RunEngine):
         await self._traffic.start()
         await self.budgets.start()
         self._declared_schedules.follow_reloads()
+        if self.statistics_retention is not None:
+            self._statistics_keeper = StatisticsKeeper(
+                self.run_store.statistics, self.statistics_retention, self._load_sample
+            )
+            self._statistics_keeper.start()
         if self.run_store.counts is not None:
             self._limiter.share(self.run_store.counts)
         ownership = self.run_store.ownership
@@ -666,6 +687,8 @@ class InProcessRunEngine(RunEngine):
 
     async def close(self, *, grace_seconds: float = 5.0) -> None:
         self._queues.is_closing = True  # a run that is accepted now would not start, and its client would wait
+        if self._statistics_keeper is not None:
+            await self._statistics_keeper.close()
         self.app_webhooks.close()
         self._traffic.close()
         self.budgets.close()

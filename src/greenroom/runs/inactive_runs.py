@@ -19,6 +19,7 @@ from greenroom.runs.queues import when_done
 from greenroom.runs.store import RunStore
 from greenroom.runs.task import described
 from greenroom.runs.watch import RunWatches
+from greenroom.statistics.run_figures import RunFigures
 from greenroom.telemetry.span import Trace, TraceListener
 
 
@@ -32,13 +33,15 @@ class InactiveRuns:
     watches: RunWatches
     stream: InProcessEventStream
     trace_listeners: Sequence[TraceListener]
+    has_statistics: bool = False
+    """Whether runs are counted in the statistics."""
 
     def end(self, run: Run, error: GreenroomError) -> asyncio.Future[None]:
         """Stores and publishes that a run failed, or was cancelled. Returns the future of its record."""
         run.status = RunStatus.CANCELLED if isinstance(error, RunCancelled) else RunStatus.FAILED
         run.error = described(error)
         run.ended_at = time.time()
-        saving = self.run_store.save(run, requests=_without_requests(run))
+        saving = self.run_store.save(run, requests=_without_requests(run), figures=self._figures(run))
         when_done(saving, partial(self._end_saved, RunEnded(run, error)))
         return saving
 
@@ -56,9 +59,13 @@ class InactiveRuns:
         run.ended_at = time.time()
         run.asked = {}
         run.wake_ups = {}
-        await self.run_store.save(run, requests=_without_requests(run))
+        await self.run_store.save(run, requests=_without_requests(run), figures=self._figures(run))
         self.watches.publish(run)
         self.stream.publish(run.session_key, RunEnded(run))
+
+    def _figures(self, run: Run) -> Sequence[RunFigures]:
+        """Figures of its end for the statistics; nothing of its log has still to be counted."""
+        return (RunFigures(run, (), has_ended=True, prices=None),) if self.has_statistics else ()
 
     def end_read(self, run: Run, run_id: str, seq: int) -> asyncio.Future[None]:
         """Stores the end of a run whose message the run `run_id` has stored before a crash."""

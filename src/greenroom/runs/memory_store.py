@@ -30,6 +30,8 @@ from greenroom.records.webhook_delivery import WebhookDelivery, new_deliveries
 from greenroom.runs.store import RunStore, app_of_feedback, check_limit, next_page, page_position
 from greenroom.runs.watch import matches
 from greenroom.schedules.in_memory import InMemoryScheduleStore
+from greenroom.statistics.in_memory import InMemoryStatisticsStore
+from greenroom.statistics.run_figures import RunFigures
 from greenroom.versions.in_memory import InMemoryVersionStore
 
 
@@ -41,6 +43,8 @@ class InMemoryRunStore(RunStore):
         self._feedback = InMemoryFeedbackStore()
         self.feedback = self._feedback
         self.versions = InMemoryVersionStore()
+        self._statistics = InMemoryStatisticsStore()
+        self.statistics = self._statistics
         self._max_finished = max_finished
         self._runs: dict[str, Run] = {}
         self._finished: OrderedDict[str, None] = OrderedDict()
@@ -64,6 +68,7 @@ class InMemoryRunStore(RunStore):
         is_to_remember: bool = False,
         requests: RequestChanges | None = None,
         audit: Sequence[AuditEntry] = (),
+        figures: Sequence[RunFigures] = (),
     ) -> Future[None]:
         done: Future[None] = get_running_loop().create_future()
         if run.idempotency_key is not None:
@@ -93,6 +98,8 @@ class InMemoryRunStore(RunStore):
             self._change_requests(requests)
         if audit:
             self.audit.append(audit)
+        if figures:
+            self._statistics.add(figures)
         done.set_result(None)
 
         if run.webhooks:

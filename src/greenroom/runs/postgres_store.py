@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from greenroom.audit.sql import POSTGRES_CHAINS
+from greenroom.encryption.codec import Codec
 from greenroom.errors import IdempotencyConflict, OwnershipLost, StoreInUse
 from greenroom.feedback.postgres import PostgresFeedbackStore
 from greenroom.postgres.connection import Connection
@@ -54,8 +55,12 @@ from greenroom.runs.sql_store import (
     encoded_digest,
     push_config_row,
     row_of,
+    run_of,
 )
 from greenroom.runs.store import Changed, StoreLoad
+from greenroom.statistics.postgres import PostgresStatisticsStore
+from greenroom.statistics.rollups import write_entry
+from greenroom.statistics.run_figures import RunFigures
 
 _OVER_EARLIER = """
     ON CONFLICT (id) DO UPDATE
@@ -75,6 +80,13 @@ _SAVE_ONE = f"""
     WHERE {IS_OWNER_OF_ONE.format(shard="$9", epoch="$10")}
     {_OVER_EARLIER}
 """
+_ADD_ENTRY = """
+    WITH saved AS ({save} RETURNING 1)
+    INSERT INTO statistics_journal (data) SELECT ${entry} WHERE EXISTS (SELECT FROM saved)
+"""
+_SAVE_COUNTED = _ADD_ENTRY.format(save=_SAVE, entry=11)
+_SAVE_ONE_COUNTED = _ADD_ENTRY.format(save=_SAVE_ONE, entry=11)
+_COUNTED_BEFORE = "SELECT id, data FROM runs WHERE id = ANY ($1::text[]) FOR UPDATE"
 _AND_IN_SHARDS = "AND shard_of(app_name, user_id, session_id) = ANY (?::smallint[])"
 _NEXT_WAKE_UPS = """
     SELECT at, run_id FROM wake_ups JOIN runs ON runs.id = run_id
@@ -90,22 +102,37 @@ class FencedRun(NamedTuple):
     row: RunRow
     fence: Fence | None
     """None for a program that owns no shards."""
+    figures: Sequence[RunFigures] = ()
 
 
 class SaveRuns:
-    """Writes the latest row of each run, with the latest request in its rows. Results are None, or OwnershipLost."""
+    """Writes the latest row of each run, with the latest request in its rows, and adds their figures to the statistics
+    together. Results are None, or OwnershipLost.
+    """
+
+    def __init__(self, codec: Callable[[], Codec]) -> None:
+        self._codec = codec
 
     async def write(self, connection: Connection, rows: Sequence[FencedRun]) -> Sequence[OwnershipLost | None]:
         latest: dict[str, RunRow] = {}
-        for row, _ in rows:
+        for row, _, _ in rows:
             earlier = latest.get(row[0])
             latest[row[0]] = (*row[:-1], earlier[-1]) if earlier is not None and row[-1] is None else row
-        fences = [fence for _, fence in rows]
+        fences = [fenced.fence for fenced in rows]
+        figures = [one for fenced in rows for one in fenced.figures]
+        entry = await self._entry(connection, figures) if figures else None
         if len(rows) == 1:
-            saved = await connection.execute(_SAVE_ONE, *rows[0].row, *parameters_of(fences[0]))
+            save = _SAVE_ONE
+            counting = _SAVE_ONE_COUNTED
+            arguments = (*rows[0].row, *parameters_of(fences[0]))
         else:
-            columns = map(list, zip(*latest.values(), strict=True))
-            saved = await connection.execute(_SAVE, *columns, *columns_of(fences))
+            save = _SAVE
+            counting = _SAVE_COUNTED
+            arguments = (*map(list, zip(*latest.values(), strict=True)), *columns_of(fences))
+        if entry is None:
+            saved = await connection.execute(save, *arguments)
+        else:
+            saved = await connection.execute(counting, *arguments, entry)
         if saved != _NOTHING_SAVED:
             return [None] * len(rows)
 
@@ -115,8 +142,17 @@ class SaveRuns:
             await self.write(connection, owned_rows)
         return [fence.refuse() if fence in lost and fence is not None else None for fence in fences]
 
-
-_save_runs = SaveRuns()
+    async def _entry(self, connection: Connection, figures: Sequence[RunFigures]) -> str | None:
+        """The journal's entry for figures, without those of an earlier try that was stored though the connection was
+        lost.
+        """
+        if any(one.is_attempted for one in figures):
+            counted = await connection.fetch(_COUNTED_BEFORE, list({one.run_id for one in figures}))
+            numbers = {run_id: run_of(self._codec(), run_id, data).counted for run_id, data in counted}
+            figures = [one for one in figures if one.number > numbers.get(one.run_id, 0)]
+        for one in figures:
+            one.is_attempted = True
+        return write_entry(figures) if figures else None
 
 
 class PostgresRunStore(SqlRunStore):
@@ -130,8 +166,10 @@ class PostgresRunStore(SqlRunStore):
         address: the URL at which other servers on the database reach this one; None if it shares it with none.
         """
         self._postgres = Database.open(uri)
+        self._save_runs = self._postgres.companion(SaveRuns, lambda: SaveRuns(lambda: self._postgres.codec))
         super().__init__(self._postgres, audit_chains=POSTGRES_CHAINS)
         self.feedback = PostgresFeedbackStore(self._postgres)
+        self.statistics = PostgresStatisticsStore(self._postgres, wait_for_writes=self._wait_for_writes)
         self._address = address
         self._owner: ShardOwner | None = None
         self._replicas: ReplicaTable | None = None
@@ -164,6 +202,7 @@ class PostgresRunStore(SqlRunStore):
         is_to_remember: bool = False,
         requests: RequestChanges | None = None,
         audit: Sequence[AuditEntry] = (),
+        figures: Sequence[RunFigures] = (),
     ) -> Future[None]:
         try:
             fence = self._fence(run.session_key)
@@ -171,9 +210,9 @@ class PostgresRunStore(SqlRunStore):
             return self._queued(_failed(error))
 
         deliveries = self._new_deliveries(run) if run.webhooks else ()
-        fenced = FencedRun(row_of(self._postgres.codec, run, is_to_remember=is_to_remember), fence)
+        fenced = FencedRun(row_of(self._postgres.codec, run, is_to_remember=is_to_remember), fence, figures)
         if run.idempotency_key is None and not deliveries and requests is None and not run.is_delayed and not audit:
-            return self._saving(run, self._postgres.submit_row(_save_runs, fenced))
+            return self._saving(run, self._postgres.submit_row(self._save_runs, fenced))
         has_new_key = run.idempotency_key is not None
         saving = self._save_with(run, fenced, deliveries, has_new_key=has_new_key, requests=requests, audit=audit)
         return self._saving(run, saving)
@@ -187,7 +226,7 @@ class PostgresRunStore(SqlRunStore):
         deliveries = self._new_deliveries(run) if run.webhooks else ()
         fenced = FencedRun(row_of(self._postgres.codec, run, with_request=False), fence)
         if not deliveries:
-            return self._saving(run, self._postgres.submit_row(_save_runs, fenced))
+            return self._saving(run, self._postgres.submit_row(self._save_runs, fenced))
         return self._saving(run, self._save_with(run, fenced, deliveries, has_new_key=False))
 
     def _save_with(
@@ -201,7 +240,7 @@ class PostgresRunStore(SqlRunStore):
         audit: Sequence[AuditEntry] = (),
     ) -> Future[None]:
         """Writes a record in one transaction with its idempotency key, its start time, messages to webhooks, requests
-        to people, and entries of the audit trail.
+        to people, entries of the audit trail, and figures.
         """
         key = run.idempotency_key if has_new_key else None
         scoped_key = run.app_name, run.user_id, key
@@ -215,7 +254,7 @@ class PostgresRunStore(SqlRunStore):
                 await connection.execute(numbered(SAVE_KEY), *scoped_key, run_id, digest)
                 if await connection.fetchval(numbered(KEY_HOLDER), *scoped_key) != run_id:
                     raise IdempotencyConflict(key)
-            (refused,) = await _save_runs.write(connection, [fenced])
+            (refused,) = await self._save_runs.write(connection, [fenced])
             if refused is not None:
                 raise refused
             if start_at is not None:

@@ -34,6 +34,7 @@ from greenroom.runs.task import RunTask
 from greenroom.runs.turns import Turns
 from greenroom.runs.wake_ups import WakeUps
 from greenroom.runs.watch import RunWatches
+from greenroom.statistics.run_figures import RunFigures
 from greenroom.telemetry.span import Trace, TraceListener
 from greenroom.usage.store import UsageStore
 
@@ -67,6 +68,8 @@ class SessionQueues:
     judging: RunJudging | None
     """Judges ended runs; None: no run is judged."""
     wake_ups: WakeUps
+    has_statistics: bool = False
+    """Whether runs are counted in the statistics."""
     turns: Turns | None = None
     """Limits the runs that are executed at a time; None: no limit."""
     save_again_seconds: tuple[float, float] = SAVE_AGAIN_SECONDS
@@ -130,6 +133,8 @@ class SessionQueues:
         if run.id in self._tasks or run.queued_before:
             run.queued_before = [_queued_request(earlier) for earlier in queue if _waits_before(earlier, task)]
         if task.is_newest:
+            if (earlier := self._unsaved.get(run.id)) is not None:
+                task.figures = earlier.figures
             self._tasks[run.id] = task
         self._newest_compacting.pop(run.id, None)
         if run.idempotency_key is not None:
@@ -312,6 +317,8 @@ class SessionQueues:
                     del self._newest_compacting[task.run.id]
             if is_newest and task.log.summaries:
                 task.count_usage()
+                if self.has_statistics:
+                    self._count_figures(task, has_ended=False)
                 task.is_to_remember = self.memory_writer.is_pending(task.run.id)
                 self._save_end(task)
 
@@ -324,19 +331,23 @@ class SessionQueues:
             return _done()
 
         requests = task.requests
-        if task.is_stored and requests is None and not task.audit:
+        figures = task.figures
+        if task.is_stored and requests is None and not task.audit and not figures:
             saving = self.run_store.save_progress(task.run)
         else:
             task.requests = None
-            saving = self.run_store.save(task.run, requests=requests, audit=task.audit)
+            saving = self.run_store.save(task.run, requests=requests, audit=task.audit, figures=figures)
             task.audit = ()
+            task.figures = ()
             if not task.is_stored:
                 task.storing = saving
-        when_done(saving, partial(self._saved, task))
+        when_done(saving, partial(self._saved, task, figures))
         return saving
 
-    def _saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:
+    def _saved(self, task: RunTask, figures: Sequence[RunFigures], saving: asyncio.Future[None]) -> None:
         error = None if saving.cancelled() else saving.exception()
+        if isinstance(error, StorageError):
+            task.figures = (*figures, *task.figures)
         task.storing = None
         if not isinstance(error, GreenroomError):
             task.is_stored = True
@@ -429,6 +440,8 @@ class SessionQueues:
         self._release(task)
         if self._tasks.get(run.id) is task:
             ended = RunEnded(run, error)
+            if self.has_statistics and run.read_at_seq is None:
+                self._count_figures(task, has_ended=True)
             if task.is_stored or task.storing is not None or task.has_events:
                 app = task.runner.app
                 is_selected = app is not None and app.memory_policy is not None and run.read_at_seq is None
@@ -467,6 +480,9 @@ class SessionQueues:
         if self.turns is not None:
             self._begin_next(self.turns)
 
+    def _count_figures(self, task: RunTask, *, has_ended: bool) -> None:
+        task.count_figures(self.usage_store() if task.usage.by_model else None, has_ended=has_ended)
+
     def _restore_earlier(self, refused: RunTask) -> bool:
         """Gives the record of a run back to the task that a refused message would have continued, if there is one."""
         for earlier in reversed(self._queues[refused.key]):
@@ -483,8 +499,9 @@ class SessionQueues:
 
     def _save_end(self, task: RunTask) -> asyncio.Future[None]:
         """Stores the record of the end; until then, the task holds it."""
+        figures = task.figures
         saving = self._store_end(task)
-        when_done(saving, partial(self._end_saved, task))
+        when_done(saving, partial(self._end_saved, task, figures))
         return saving
 
     def _store_end(self, task: RunTask) -> asyncio.Future[None]:
@@ -494,20 +511,27 @@ class SessionQueues:
             self.wake_ups.add(task.run)
         if task.requests is None:
             self.watches.publish(task.run)
-            return self.run_store.save(task.run, is_to_remember=task.is_to_remember)
+            return self.run_store.save(task.run, is_to_remember=task.is_to_remember, figures=task.figures)
 
-        saving = self.run_store.save(task.run, is_to_remember=task.is_to_remember, requests=task.requests)
+        saving = self.run_store.save(
+            task.run, is_to_remember=task.is_to_remember, requests=task.requests, figures=task.figures
+        )
         when_done(saving, lambda _: self.watches.publish(task.run))
         return saving
 
-    def _end_saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:
+    def _end_saved(self, task: RunTask, figures: Sequence[RunFigures], saving: asyncio.Future[None]) -> None:
         error = None if saving.cancelled() else saving.exception()
         if not isinstance(error, StorageError):
+            if figures:
+                task.figures = task.figures[len(figures) :]
             if error is not None:  # another server has the run
                 task.is_to_remember = False
                 task.is_to_judge = False
             self._forget(task)
-        elif self._tasks.get(task.run.id) is task:
+        elif (newest := self._tasks.get(task.run.id)) is not task:
+            if newest is not None and figures:  # a message continues the run
+                newest.figures = (*figures, *newest.figures)
+        else:
             self._unsaved[task.run.id] = task
             if self._retrying is None and not self.is_closing:
                 _log.error("the ends of runs can't be stored, and are retried: %s", error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -159,6 +160,8 @@ class Retries:
             retries=run.retries + 1,
             steered_into=None,
             start_at=None,
+            requested_at=time.time(),
+            first_text_at=None,
             after_seq=run.after_seq if run.started_at is not None else end,
             message_after_seq=run.message_after_seq if run.started_at is not None else end,
             idempotency_key=idempotency_key,

@@ -34,6 +34,7 @@ from greenroom.runs.sql_requests import (
 from greenroom.runs.store import RunStore, app_of_feedback, check_limit, next_page, page_position
 from greenroom.runs.watch import matches
 from greenroom.schedules.sql import SqlScheduleStore
+from greenroom.statistics.sql import SqlStatisticsStore
 from greenroom.versions.sql import SqlVersionStore
 
 if TYPE_CHECKING:
@@ -168,6 +169,7 @@ class SqlRunStore(RunStore):
         self.audit = self._audit = SqlAuditStore(database, chains=audit_chains)
         self.feedback = SqlFeedbackStore(database)
         self.versions = SqlVersionStore(database)
+        self.statistics = SqlStatisticsStore(database, wait_for_writes=self._wait_for_writes)
         self._unsaved_deliveries: dict[str, list[WebhookDelivery]] = {}
         """By run: messages to webhooks that the next record of the run takes along, since the last one was refused."""
         self._newest: Future[Any] | None = None
@@ -384,7 +386,7 @@ class SqlRunStore(RunStore):
         return [self._run(*row) for row in rows]
 
     def _run(self, run_id: str, data: str, request: str | None) -> Run:
-        run = _decode_run(self._codec.decode(data, "runs", run_id))
+        run = run_of(self._codec, run_id, data)
         if request is not None:  # rows of earlier releases have it in `data`
             run.request = _decode_request(self._codec.decode(request, "runs.request", run_id))
         return run
@@ -416,6 +418,11 @@ def row_of(codec: Codec, run: Run, *, with_request: bool = True, is_to_remember:
         is_marked = is_to_remember and run.status in _REMEMBERABLE  # it may continue while it is added to memory
         status = run.status.value + (_MARK if is_marked else "")
     return run.id, run.app_name, run.user_id, run.session_id, status, run.created_at, data, request
+
+
+def run_of(codec: Codec, run_id: str, data: str) -> Run:
+    """A record without its request."""
+    return _decode_run(codec.decode(data, "runs", run_id))
 
 
 def push_config_row(codec: Codec, config: PushConfig) -> tuple[str, str, str, int]:

@@ -9,6 +9,7 @@ import sqlite3
 import time
 from asyncio import Future
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from greenroom.errors import IdempotencyConflict, StoreInUse
 from greenroom.records.audit import AuditEntry
@@ -30,6 +31,9 @@ from greenroom.runs.sql_store import (
 from greenroom.sqlite.database import Database
 from greenroom.sqlite.row_insert import RowInsert
 from greenroom.sqlite.transaction import Transaction, completed
+from greenroom.statistics.rollups import write_entry
+from greenroom.statistics.run_figures import RunFigures
+from greenroom.statistics.sql import ADD_ENTRY
 
 try:
     import fcntl
@@ -42,6 +46,24 @@ _UPDATE = """
     SET status = excluded.status, data = excluded.data, request = coalesce(excluded.request, request)
 """
 _SAVE = RowInsert(_INSERT, columns=8, end=_UPDATE)
+
+
+class RunToSave(NamedTuple):
+    row: RunRow
+    figures: Sequence[RunFigures] = ()
+
+
+class SaveRuns:
+    """Writes rows of runs, and adds their figures to the statistics together."""
+
+    def write(self, cursor: sqlite3.Cursor, rows: Sequence[RunToSave]) -> None:
+        _SAVE.write(cursor, [run.row for run in rows])
+        figures = [one for run in rows for one in run.figures]
+        if figures:
+            cursor.execute(ADD_ENTRY, (write_entry(figures),))
+
+
+_save_runs = SaveRuns()
 
 
 class SqliteRunStore(SqlRunStore):
@@ -62,26 +84,27 @@ class SqliteRunStore(SqlRunStore):
         is_to_remember: bool = False,
         requests: RequestChanges | None = None,
         audit: Sequence[AuditEntry] = (),
+        figures: Sequence[RunFigures] = (),
     ) -> Future[None]:
         deliveries = self._new_deliveries(run) if run.webhooks else ()
-        row = row_of(self._file.codec, run, is_to_remember=is_to_remember)
+        saved = RunToSave(row_of(self._file.codec, run, is_to_remember=is_to_remember), figures)
         if run.idempotency_key is None and not deliveries and requests is None and not run.is_delayed and not audit:
-            return self._queued(self._file.submit_row(_SAVE, row))
+            return self._queued(self._file.submit_row(_save_runs, saved))
         has_new_key = run.idempotency_key is not None
-        saving = self._save_with(run, row, deliveries, has_new_key=has_new_key, requests=requests, audit=audit)
+        saving = self._save_with(run, saved, deliveries, has_new_key=has_new_key, requests=requests, audit=audit)
         return self._queued(saving)
 
     def save_progress(self, run: Run) -> Future[None]:
         deliveries = self._new_deliveries(run) if run.webhooks else ()
-        row = row_of(self._file.codec, run, with_request=False)
+        saved = RunToSave(row_of(self._file.codec, run, with_request=False))
         if not deliveries:
-            return self._queued(self._file.submit_row(_SAVE, row))
-        return self._queued(self._save_with(run, row, deliveries, has_new_key=False))
+            return self._queued(self._file.submit_row(_save_runs, saved))
+        return self._queued(self._save_with(run, saved, deliveries, has_new_key=False))
 
     def _save_with(
         self,
         run: Run,
-        row: RunRow,
+        saved: RunToSave,
         deliveries: Sequence[WebhookDelivery],
         *,
         has_new_key: bool,
@@ -89,8 +112,9 @@ class SqliteRunStore(SqlRunStore):
         audit: Sequence[AuditEntry] = (),
     ) -> Future[None]:
         """Writes a record in one transaction with its idempotency key, its start time, messages to webhooks, requests
-        to people, and entries of the audit trail.
+        to people, entries of the audit trail, and figures.
         """
+        run_id = run.id
         key = run.idempotency_key if has_new_key else None
         scoped_key = run.app_name, run.user_id, key
         codec = self._file.codec
@@ -99,12 +123,12 @@ class SqliteRunStore(SqlRunStore):
 
         def apply(cursor: sqlite3.Cursor) -> None:
             if key is not None:
-                cursor.execute(SAVE_KEY, (*scoped_key, row[0], digest))
-                if cursor.execute(KEY_HOLDER, scoped_key).fetchone() != (row[0],):
+                cursor.execute(SAVE_KEY, (*scoped_key, run_id, digest))
+                if cursor.execute(KEY_HOLDER, scoped_key).fetchone() != (run_id,):
                     raise IdempotencyConflict(key)
-            _SAVE.write(cursor, [row])
+            _save_runs.write(cursor, [saved])
             if start_at is not None:
-                cursor.execute(SAVE_WAKE_UP, (row[0], start_at))
+                cursor.execute(SAVE_WAKE_UP, (run_id, start_at))
             for delivery in deliveries:
                 cursor.execute(ADD_DELIVERY, delivery_row(codec, delivery))
             if requests is not None:

@@ -20,6 +20,8 @@ from greenroom.records.webhook_delivery import WebhookDelivery
 from greenroom.runs.limits import RunCounts
 from greenroom.runs.ownership import Ownership, Replicas
 from greenroom.schedules.store import ScheduleStore
+from greenroom.statistics.run_figures import RunFigures
+from greenroom.statistics.store import StatisticsStore
 from greenroom.versions.store import VersionStore
 
 Changed: TypeAlias = Callable[[Sequence[Run] | None], None]
@@ -81,6 +83,9 @@ class RunStore(ABC):
     versions: VersionStore
     """Published versions of apps, which are stored beside the runs."""
 
+    statistics: StatisticsStore
+    """Sums of figures of runs, which outlive them."""
+
     added: Callable[[Sequence[WebhookDelivery]], None] | None = None
     """Called in the event loop when messages to webhooks are stored, which `save` and `save_progress` do."""
 
@@ -92,11 +97,13 @@ class RunStore(ABC):
         is_to_remember: bool = False,
         requests: RequestChanges | None = None,
         audit: Sequence[AuditEntry] = (),
+        figures: Sequence[RunFigures] = (),
     ) -> asyncio.Future[None]:
         """Writes the record as it is now, over an earlier one. Queued at once; the future is done when it is stored.
 
         In the same transaction, it stores the messages about the run's status that its webhooks receive, the changes of
-        its requests to people, the time of a delayed run as its wake-up, and entries of the audit trail.
+        its requests to people, the time of a delayed run as its wake-up, entries of the audit trail, and what the run
+        adds to the statistics, once however often figures are saved.
         The future may be dropped. is_to_remember: marks an ended run for `list_to_remember`, until `remembered`.
         """
 

@@ -40,8 +40,9 @@ from greenroom.runner.runner import Runner
 from greenroom.runs.app_versions import AppVersions
 from greenroom.runs.run_config import RunDefaults, run_config_of, with_default_limit
 from greenroom.runs.runner_cache import version_of
+from greenroom.statistics.run_figures import RunFigures, first_text_in, has_text
 from greenroom.telemetry.span import current_run
-from greenroom.usage.store import SECONDS_PER_DAY, ModelDay, ModelUsage
+from greenroom.usage.store import SECONDS_PER_DAY, ModelDay, ModelUsage, UsageStore
 
 _log = logging.getLogger("greenroom.runs")
 
@@ -62,6 +63,7 @@ class TaskQueues(Protocol):
 
     defaults: RunDefaults
     versions: AppVersions
+    has_statistics: bool
     open_session: Callable[[SessionKey], Awaitable[Session]]
 
     def save(self, task: RunTask) -> Awaitable[None]:
@@ -98,6 +100,10 @@ class RunTask:
     """Changes of the run's requests to people, to store with its next record."""
     audit: Sequence[AuditEntry] = ()
     """Entries of the audit trail, to store with the run's next record."""
+    summaries: Sequence[Event] = ()
+    """The compactions that it has made since its usage was counted before."""
+    figures: Sequence[RunFigures] = ()
+    """Figures to add to the statistics, to store with its next record."""
     is_stored: bool = False
     """Its record, with the request, is in the store."""
     is_newest: bool = True
@@ -215,9 +221,36 @@ class RunTask:
 
     def count_usage(self) -> None:
         """Sets the run's usage, with that of compactions."""
-        while self.log is not None and self.log.summaries:
-            self.usage.add(self.log.summaries.pop())
+        if self.log is not None and self.log.summaries:
+            self.summaries = self.log.summaries
+            self.log.summaries = []
+            for summary in self.summaries:
+                self.usage.add(summary)
         self.run.usage = self.usage.total
+
+    def count_figures(self, usage: UsageStore | None, *, has_ended: bool) -> None:
+        """Takes what the run adds to the statistics since it was counted last.
+
+        usage: None if its models have reported none. has_ended: with its end.
+        """
+        run = self.run
+        events: Sequence[Event] = ()
+        if self.log is not None:
+            logged = self.log.session.events
+            events = logged[max(run.after_seq, run.counted_seq, logged.skipped) - logged.skipped :]
+            run.counted_seq = logged.end
+        if run.first_text_at is None and run.attempts > 1:  # it may be in an attempt that was cut off
+            run.first_text_at = first_text_in(events, run.id, run.requested_at or run.created_at)
+        added = RunFigures(
+            run,
+            events,
+            summaries=self.summaries,
+            has_ended=has_ended,
+            prices=usage.prices if usage is not None else None,
+            own_prices=usage.prices_of_run(run.id) if usage is not None else None,
+        )
+        self.summaries = ()
+        self.figures = (*self.figures, added)
 
     def record_outcome(self) -> None:
         """Sets the status, the error and the pending requests of a run that has ended, or waits."""
@@ -422,8 +455,12 @@ class RunTask:
         if deadline_seconds is not None:
             late = DeadlineExceeded(deadline_seconds)
             timer = asyncio.get_running_loop().call_later(deadline_seconds, queues.cancel, self, late)
+        awaits_text = queues.has_statistics and self.run.first_text_at is None
         try:
             async for event in events:
+                if awaits_text and event.author != "user" and has_text(event):
+                    self.run.first_text_at = event.timestamp
+                    awaits_text = False
                 if event.partial:
                     continue
                 self.usage.add(event)

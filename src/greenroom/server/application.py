@@ -51,11 +51,12 @@ from greenroom.server.inspection import content_policy, exports, trace_store_bes
 from greenroom.server.readiness import Readiness
 from greenroom.server.router import Router
 from greenroom.server.server_state import ServerState
-from greenroom.server.settings import GateName, ServerSettings
+from greenroom.server.settings import GateName, ServerSettings, StatisticsSettings
 from greenroom.server.signal_urls import SignalUrls
 from greenroom.server.webhook_sender import WebhookSender
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.service import BaseSessionService
+from greenroom.statistics.store import Retention
 from greenroom.telemetry.run_metrics import RunMetrics
 
 if TYPE_CHECKING:
@@ -169,6 +170,7 @@ def create_app(
         signal_urls=signal_urls,
         is_audited=audit is not None,
         judge_run=partial(_judge_run, sessions),
+        statistics_retention=_retention(settings.statistics),
     )
     server = ServerState(
         apps=app_loader,
@@ -342,6 +344,13 @@ async def _judge_run(sessions: BaseSessionService, judge: RunJudge, run: Run, ap
 
     judged = await judge_run(judge, run, app, sessions=sessions)
     return None if judged is None else Judgement(*judged)
+
+
+def _retention(statistics: StatisticsSettings) -> Retention | None:
+    """None where runs aren't counted."""
+    if not statistics.enabled:
+        return None
+    return Retention(minutes=statistics.minute_days, hours=statistics.hour_days, days=statistics.day_days)
 
 
 def _weights_of(run_weights: Iterable[str]) -> Weights:

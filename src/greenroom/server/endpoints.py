@@ -119,6 +119,7 @@ from greenroom.records.run import (
 )
 from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesResponse, Schedule, ScheduleTimes
 from greenroom.records.session import Session
+from greenroom.records.statistics import LoadStatistics, Statistics, StatisticsGrouping, Step
 from greenroom.records.usage import ListUsageResponse, UsageGroup
 from greenroom.records.user_data import ErasureReport
 from greenroom.records.waiting_run import ListWaitingRunsResponse
@@ -151,6 +152,7 @@ from greenroom.server.routes import (
     server,
     sessions,
     signal_links,
+    statistics,
     user_data,
     versions,
     web_page,
@@ -186,6 +188,12 @@ Positive = Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
 _PAGE = (
     Query("after", Count, "Sequence number (`id`) of the event after which to begin."),
     Query("limit", Positive, "Maximum number of events; 1000 by default."),
+)
+_STEP = Annotated[Step, msgspec.Meta(extra_json_schema={"type": "integer"})]
+_PERIOD = (
+    Query("start", Time, "Unix seconds of the first point; by default a day before `end`, or 30 days for users."),
+    Query("end", Time, "Unix seconds after the last point; by default now."),
+    Query("step", _STEP, "Seconds between two points; by default the shortest with at most 500 points."),
 )
 _DELIVERY_LIMIT = (Query("limit", Positive, "Maximum number of deliveries; 100 by default, at most 1000."),)
 _FEEDBACK_FILTERS = (
@@ -709,6 +717,21 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Get the graph of an app, with the agents and tools of an event highlighted",
         aliases=(_SESSION + "/events/{event_id}/graph",), query=_DARK_BY_DEFAULT, replies=debug.GraphResponse,
         errors=(AppNotFound, AppLoadError, SessionNotFound)),
+    Endpoint("GET", "/statistics", statistics.get_statistics, "statistics", "read",
+        "Get figures of runs and calls over time, as far as the caller may see them", replies=Statistics,
+        errors=(InvalidRequest, NotOffered), query=(
+            *_PERIOD,
+            Query("group_by", StatisticsGrouping, "One series for each; without it, one of everything."),
+            Query("app_name", str, "Only figures of this app."),
+            Query("user_id", str, "Only figures of this user, which are kept by day."),
+            Query("model", str, "Only calls of this model, as its provider names it."),
+            Query("tool", str, "Only calls of this tool."),
+            Query("limit", Positive, "Maximum number of groups; 10 by default, at most 50."),
+        )),
+    Endpoint("GET", "/statistics/load", statistics.get_load, "statistics", "debug",
+        "Get the load of all servers over time", replies=LoadStatistics,
+        errors=(InvalidRequest, NotOffered),
+        query=(*_PERIOD, Query("app_name", str, "Only the load of this app."))),
     Endpoint("GET", "/audit", audit.list_audit_entries, "audit", "audit",
         "List the entries of the audit trail that the caller may see, newest first", replies=ListAuditResponse,
         errors=(InvalidRequest, NotOffered), audit="audit.read", query=(

@@ -66,6 +66,7 @@ TAGS = {
     "debug": "Traces of runs and graphs of agents.",
     "access": "API keys, service accounts, roles, and the permissions of the caller.",
     "budgets": "Limits of the models' tokens and cost, and their use.",
+    "statistics": "Figures of runs and calls, and the load of servers, over time.",
     "audit": "The audit trail, where the setting `audit_key` switches it on.",
     "server": "The server itself.",
     "web page": "Endpoints of ADK's web page.",

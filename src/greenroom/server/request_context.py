@@ -28,6 +28,7 @@ from greenroom.server.access.authorization.requests import AuthorizedRequests
 from greenroom.server.access.authorization.runs import AuthorizedRuns
 from greenroom.server.access.authorization.schedules import AuthorizedSchedules
 from greenroom.server.access.authorization.sessions import AuthorizedSessions
+from greenroom.server.access.authorization.statistics import AuthorizedStatistics
 from greenroom.server.access.authorization.traces import AuthorizedTraces
 from greenroom.server.access.authorization.usage import AuthorizedUsage
 from greenroom.server.access.authorization.user_data import AuthorizedUserData
@@ -299,6 +300,19 @@ class RequestContext:
                 "setting auth.keys names their store"
             )
         return AuthorizedAccess(authenticator.keys, self._permissions)
+
+    @property
+    def statistics(self) -> AuthorizedStatistics:
+        """Raises NotOffered where runs aren't counted."""
+        statistics = self._server.engine.statistics
+        if statistics is None:
+            raise NotOffered("This server keeps no statistics; `statistics_enabled` switches them on")
+        return AuthorizedStatistics(statistics, self._permissions)
+
+    @property
+    def currency(self) -> str:
+        """Of costs."""
+        return self._server.sessions.usage.prices.currency
 
     @property
     def is_draining(self) -> bool:

@@ -23,6 +23,7 @@ from greenroom.records.service_uri import without_password
 T = TypeVar("T")
 
 Seconds = Annotated[float, Meta(gt=0)]
+Days = Annotated[float, Meta(gt=0)]
 Workers = Annotated[
     Annotated[int, Meta(ge=1)] | Literal["auto"], Meta(description="a whole number, at least 1, or auto")
 ]
@@ -215,6 +216,16 @@ class EncryptionSettings(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StatisticsSettings(_Checked):
+    """Statistics of runs over time."""
+
+    enabled: bool = setting(True, "Whether the server counts what runs do, for `GET /statistics` and the dashboard.")
+    minute_days: Days = setting(14.0, "Days for which figures of each minute are kept. Longer steps stay.")
+    hour_days: Days = setting(400.0, "Days for which figures of each hour are kept.")
+    day_days: Days = setting(3650.0, "Days for which figures of each day are kept, and those of users.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class LimitSettings(_Checked):
     """Limits of callers. Runs, requests and storage are unlimited by default."""
 
@@ -270,6 +281,7 @@ class ServerSettings(_Checked):
     limits: LimitSettings = LimitSettings()
     audit: AuditSettings = AuditSettings()
     encryption: EncryptionSettings = EncryptionSettings()
+    statistics: StatisticsSettings = StatisticsSettings()
     allowed_hosts: tuple[str, ...] = setting(
         (),
         "Accepted values of the `Host` header. The default prevents DNS rebinding.",

@@ -21,7 +21,7 @@ from greenroom.encryption.key_ring import KeyRing
 from greenroom.errors import KeyRefused, StorageError
 from greenroom.sqlite.key_store import SqliteKeyStore, has_keys
 from greenroom.sqlite.migrate import prepare
-from greenroom.sqlite.row_insert import Row, RowInsert
+from greenroom.sqlite.row_insert import RowWriter
 from greenroom.sqlite.transaction import Transaction, completed
 
 T = TypeVar("T")
@@ -64,8 +64,8 @@ class _Operation:
     after_rows: bool = False
     """Rows that were queued before are written before `apply` runs."""
 
-    insert: RowInsert | None = None
-    row: Row = ()
+    insert: RowWriter | None = None
+    row: Any = None
 
     result: Any = None
     error: Exception | None = None
@@ -176,7 +176,7 @@ class Database:
         """
         return self._queue_up(apply=apply, then=then, after_rows=after_rows)
 
-    def submit_row(self, insert: RowInsert, row: Row) -> asyncio.Future[None]:
+    def submit_row(self, insert: RowWriter, row: Any) -> asyncio.Future[None]:
         """Like `submit`; the rows of one group are written together, after its operations without `after_rows`."""
         return self._queue_up(insert=insert, row=row)
 
@@ -356,7 +356,7 @@ class Database:
             return False
 
         try:
-            rows: dict[RowInsert, list[Row]] = {}
+            rows: dict[RowWriter, list[Any]] = {}
             for operation in batch:
                 if operation.after_rows:
                     for insert in list(rows):

@@ -5,12 +5,20 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 Row: TypeAlias = tuple[str | int | float | bytes | None, ...]
 
 _SIZES = (64, 16, 4, 1)
 """Rows per call: few sizes, so that each statement is compiled once. Older releases of SQLite take 999 values."""
+
+
+class RowWriter(Protocol):
+    """Writes the rows of a transaction together."""
+
+    def write(self, cursor: sqlite3.Cursor, rows: Sequence[Any]) -> None:
+        """Writes the rows in this order. When this raises, the caller rolls its transaction back."""
+        ...
 
 
 class RowInsert:

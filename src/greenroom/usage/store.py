@@ -239,6 +239,11 @@ class UsageStore(ABC):
             statements.append((_REPLACE, (*owner, *_counts(used.reported, used.calls), cost)))
         return self.write(statements)
 
+    def prices_of_run(self, run_id: str) -> Mapping[str, Price | None] | None:
+        """The prices of an unfinished run's own, by model, which come before those of the table."""
+        running = self._running.get(run_id)
+        return None if running is None else running.prices
+
     async def reserve(self, hold: Reservation, ceilings: Sequence[Ceiling], *, now: float) -> Refusal | None:
         """Reserves an amount, or returns the first ceiling that it would exceed, with the amounts spent and reserved.
 

@@ -53,7 +53,7 @@ SCOPE_OF: dict[str, str] = {
             GET {DEV}/eval_sets; GET {DEV}/eval-sets; GET {DEV}/eval_results; GET {DEV}/eval-results
             GET {DEV}/eval-sets/{{eval_set_id}}; GET {DEV}/eval-sets/{{eval_set_id}}/versions; GET {DEV}/eval_sets/{{eval_set_id}}/evals
             GET {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}; GET {DEV}/eval_results/{{eval_result_id}}
-            GET {SESSION}/feedback; GET /apps/{{app_name}}/feedback
+            GET {SESSION}/feedback; GET /apps/{{app_name}}/feedback; GET /statistics
             GET {SCHEDULES}; POST {SCHEDULES}/preview; GET {SCHEDULE}; GET {SCHEDULE}/runs
             GET {RUN_WEBHOOKS}; GET {RUN_WEBHOOKS}/{{webhook_id}}/deliveries
             GET /requests; GET /requests/{{request_id}}; GET /requests/{{request_id}}/session
@@ -72,7 +72,7 @@ SCOPE_OF: dict[str, str] = {
         "debug": f"""
             GET {DEV}/debug/trace/session/{{session_id}}; GET {DEV}/debug/trace/{{event_id}}
             GET /apps/{{app_name}}/logs; GET {DEV}/build_graph; GET {DEV}/build_graph_image; GET {DEV}/graph
-            GET /dev{SESSION}/events/{{event_id}}/graph; GET /metrics; GET /replicas
+            GET /dev{SESSION}/events/{{event_id}}/graph; GET /metrics; GET /replicas; GET /statistics/load
         """,
         "audit": "GET /audit",
         "admin": """

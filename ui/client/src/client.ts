@@ -52,6 +52,7 @@ import type {
   MakeCaseRequest,
   Me,
   MemoryEntry,
+  LoadStatistics,
   Part,
   PatchSessionRequest,
   PublishedVersion,
@@ -75,6 +76,7 @@ import type {
   SpanRecord,
   Traffic,
   VersionComparison,
+  Statistics,
   Webhook,
   WebhookDelivery,
 } from "./wire.ts";
@@ -184,6 +186,21 @@ export type UsageQuery = {
   readonly page_token?: string;
 };
 
+export type LoadQuery = {
+  readonly start?: number;
+  readonly end?: number;
+  readonly step?: 60 | 300 | 3600 | 86400;
+  readonly app_name?: string;
+};
+
+export type StatisticsQuery = LoadQuery & {
+  readonly group_by?: "app" | "model" | "tool" | "user";
+  readonly user_id?: string;
+  readonly model?: string;
+  readonly tool?: string;
+  readonly limit?: number;
+};
+
 const encode = encodeURIComponent;
 
 /** A client of one server. All operations throw GreenroomError. */
@@ -221,6 +238,16 @@ export class Client {
 
   listUsage(app: string, query: UsageQuery = {}): Promise<ListUsageResponse> {
     return this.get(`/apps/${encode(app)}/usage${search(query)}`);
+  }
+
+  /** Figures of runs and calls over time. Times of the query are Unix seconds. */
+  getStatistics(query: StatisticsQuery = {}): Promise<Statistics> {
+    return this.get(`/statistics${search(query)}`);
+  }
+
+  /** The load of all servers over time. */
+  getLoad(query: LoadQuery = {}): Promise<LoadStatistics> {
+    return this.get(`/statistics/load${search(query)}`);
   }
 
   /** Entries of the audit trail, newest first. Times of the query are Unix seconds. */

@@ -1,5 +1,5 @@
 export { Client } from "./client.ts";
-export type { AuditQuery, BudgetQuery, BudgetRequest, ClientOptions, EventQuery, FeedbackQuery, Forced, KeyQuery, MemoryQuery, RunMessage, RunQuery, ScheduleQuery, SessionPlace, SessionQuery, UsageQuery } from "./client.ts";
+export type { AuditQuery, BudgetQuery, BudgetRequest, ClientOptions, EventQuery, FeedbackQuery, Forced, KeyQuery, LoadQuery, MemoryQuery, RunMessage, RunQuery, ScheduleQuery, SessionPlace, SessionQuery, StatisticsQuery, UsageQuery } from "./client.ts";
 export { GreenroomError } from "./errors.ts";
 export { LiveConnection } from "./live.ts";
 export type { LiveOptions } from "./live.ts";

@@ -1007,6 +1007,32 @@ export type FieldChange = {
   readonly diff?: string;
 };
 
+/** Figures of a time, or of a whole period. Groups of models and tools have those of their calls, and no runs. */
+export type Figures = {
+  /** Runs that ended, by status: `succeeded`, `failed`, `cancelled`. */
+  readonly runs?: { readonly [key: string]: number };
+  /** Runs that failed, by the code of their error; of models and tools, calls that failed. */
+  readonly errors?: { readonly [key: string]: number };
+  /** From a request to the first text of a model, of runs that ended. */
+  readonly firstText?: Latency;
+  /** From a request to the end, of runs that ended; of models and tools, the duration of calls. */
+  readonly duration?: Latency;
+  /** Answers of models. */
+  readonly modelCalls?: number;
+  /** Results of tools. */
+  readonly toolCalls?: number;
+  /** Tokens of prompts, with the cached ones. */
+  readonly inputTokens?: number;
+  /** Tokens of answers, with those of thoughts. */
+  readonly outputTokens?: number;
+  /** Tokens of prompts that were read from a cache. */
+  readonly cachedTokens?: number;
+  /** Tokens of models without a known price, which are not in `cost`. */
+  readonly unpricedTokens?: number;
+  /** In `currency`. */
+  readonly cost?: number;
+};
+
 /** A file that is in one version only, or has another content. */
 export type FileChange = {
   /** Relative to the served folder. */
@@ -1293,6 +1319,26 @@ export type KeptSession = {
   readonly lastUpdateTime?: number;
 };
 
+/** Percentiles of durations in seconds, with a relative error of at most 2.5 %. */
+export type Latency = {
+  /** The number of durations. */
+  readonly count?: number;
+  /** The median; None without durations. */
+  readonly p50?: number;
+  /** None without durations. */
+  readonly p95?: number;
+  /** None without durations. */
+  readonly p99?: number;
+};
+
+/** A number that was measured each minute. */
+export type Level = {
+  /** Over the minutes of the point. */
+  readonly average: number;
+  /** Of all its minutes. Of several apps, the sum of their maxima. */
+  readonly maximum: number;
+};
+
 /** A page of the keys that the caller may administrate. */
 export type ListApiKeysResponse = {
   /** Newest first. */
@@ -1469,6 +1515,32 @@ export type ListWaitingRunsResponse = {
   readonly waitingRuns?: readonly WaitingRun[];
   /** `page_token` of the next request; None on the last page. */
   readonly nextPageToken?: string;
+};
+
+/** The load of the `step` seconds from `time` on. */
+export type LoadPoint = {
+  /** Unix seconds, a multiple of `step`. */
+  readonly time: number;
+  /** Runs that were executing. */
+  readonly running: Level;
+  /** Runs in the queue of their session, or waiting for their turn. */
+  readonly queued: Level;
+  /** Requests that waited for a person's answer. */
+  readonly openRequests: Level;
+  /** Servers; None in the load of single apps. */
+  readonly replicas?: Level;
+};
+
+/** The load of all servers over time. */
+export type LoadStatistics = {
+  /** Unix seconds, included: `start` of the request, rounded down to a multiple of `step`. */
+  readonly start: number;
+  /** Unix seconds, not included: `end` of the request, rounded up to a multiple of `step`. */
+  readonly end: number;
+  /** The seconds between two points. */
+  readonly step: number;
+  /** By time; times at which no server ran have no point. */
+  readonly points: readonly LoadPoint[];
 };
 
 /** A line of an app's log. */
@@ -1911,10 +1983,14 @@ export type Run = {
   readonly createdAt: number;
   /** Unix seconds at which the run starts; None if it starts at once, and when the time has come. */
   readonly startAt?: number;
+  /** Unix seconds of the newest message that continued it, of its retry, or at which its time had come; None: `created_at`. */
+  readonly requestedAt?: number;
   /** Unix seconds of the first start; None while the run is queued. */
   readonly startedAt?: number;
   /** Unix seconds; None until the run has ended. */
   readonly endedAt?: number;
+  /** Unix seconds of the first text of a model since the run was requested; None without statistics. */
+  readonly firstTextAt?: number;
   /** Number of times that a process started or resumed the run. */
   readonly attempts?: number;
   /** Number of the last attempts that made no progress. */
@@ -1969,6 +2045,10 @@ export type Run = {
   readonly steeredInto?: string;
   /** The sequence number of the message in the log, where the other run has read it. */
   readonly readAtSeq?: number;
+  /** Number of times that figures of it were added to the statistics. */
+  readonly counted?: number;
+  /** The sequence number up to which its events are in the statistics. */
+  readonly countedSeq?: number;
   /** Requests that continue the run before `request`, oldest first: those whose messages were not in the log when `request` was admitted. Empty when the run begins. */
   readonly queuedBefore?: readonly QueuedRequest[];
 };
@@ -2375,6 +2455,62 @@ export type SpanRecord = {
   readonly attributes: { readonly [key: string]: string | number | boolean | readonly string[] };
   /** Filled in when the span is shown, never null. */
   readonly logs?: readonly JsonObject[];
+};
+
+/** Statistics over time. */
+export type Statistics = {
+  /** The currency of all costs. */
+  readonly currency?: string;
+  /** Unix seconds, included: `start` of the request, rounded down to a multiple of `step`. */
+  readonly start: number;
+  /** Unix seconds, not included: `end` of the request, rounded up to a multiple of `step`. */
+  readonly end: number;
+  /** The seconds between two points. */
+  readonly step: number;
+  /** Those with most runs first, or with most calls; at most `limit`. */
+  readonly groups: readonly StatisticsGroup[];
+  /** The sum of all other groups; None if there are none. */
+  readonly others?: StatisticsGroup;
+  /** The number of groups in `others`. */
+  readonly otherGroups?: number;
+};
+
+/** The figures of one app, model, tool or user over time. */
+export type StatisticsGroup = {
+  /** The name of the app, model or tool, or the id of the user; None without grouping, and for the sum of groups. */
+  readonly key?: string;
+  /** Of the whole period. */
+  readonly total: Figures;
+  /** By time; times without figures have no point. */
+  readonly points: readonly StatisticsPoint[];
+};
+
+/** Figures of the `step` seconds from `time` on. */
+export type StatisticsPoint = {
+  /** Runs that ended, by status: `succeeded`, `failed`, `cancelled`. */
+  readonly runs?: { readonly [key: string]: number };
+  /** Runs that failed, by the code of their error; of models and tools, calls that failed. */
+  readonly errors?: { readonly [key: string]: number };
+  /** From a request to the first text of a model, of runs that ended. */
+  readonly firstText?: Latency;
+  /** From a request to the end, of runs that ended; of models and tools, the duration of calls. */
+  readonly duration?: Latency;
+  /** Answers of models. */
+  readonly modelCalls?: number;
+  /** Results of tools. */
+  readonly toolCalls?: number;
+  /** Tokens of prompts, with the cached ones. */
+  readonly inputTokens?: number;
+  /** Tokens of answers, with those of thoughts. */
+  readonly outputTokens?: number;
+  /** Tokens of prompts that were read from a cache. */
+  readonly cachedTokens?: number;
+  /** Tokens of models without a known price, which are not in `cost`. */
+  readonly unpricedTokens?: number;
+  /** In `currency`. */
+  readonly cost?: number;
+  /** Unix seconds, a multiple of `step`. */
+  readonly time: number;
 };
 
 /** The consent to usage reports. The server sends none. */
