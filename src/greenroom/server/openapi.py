@@ -281,7 +281,7 @@ def _socket(endpoint: Endpoint, schemas: _Schemas, *, with_auth: bool) -> JsonOb
 
 def _security(endpoint: Endpoint, *, with_auth: bool) -> list[JsonObject]:
     """The alternative security schemes; without authentication, none is required."""
-    schemes: list[JsonObject] = [{name: [endpoint.access]} for name in _SECURITY]
+    schemes: list[JsonObject] = [{name: [] if endpoint.access == "any" else [endpoint.access]} for name in _SECURITY]
     return schemes if with_auth else [*schemes, {}]
 
 

@@ -48,7 +48,7 @@ SCOPE_OF: dict[str, str] = {
             GET {SESSION}/artifacts; GET {ARTIFACT}; GET {ARTIFACT}/versions; GET {ARTIFACT}/versions/metadata
             GET {ARTIFACT}/versions/{{version}}; GET {ARTIFACT}/versions/{{version}}/metadata
             GET {ARTIFACT}/versions/{{version}}/content
-            GET /me; GET /list-apps; GET {USER}/memories; GET /apps/{{app_name}}/app-info; GET /apps/{{app_name}}/usage; GET /apps/{{app_name}}/budgets; GET {DEV}/builder; GET {DEV}/metrics-info
+            GET /list-apps; GET {USER}/memories; GET /apps/{{app_name}}/app-info; GET /apps/{{app_name}}/usage; GET /apps/{{app_name}}/budgets; GET {DEV}/builder; GET {DEV}/metrics-info
             GET {DEV}/tests; GET {DEV}/tests/{{test_name}}
             GET {DEV}/eval_sets; GET {DEV}/eval-sets; GET {DEV}/eval_results; GET {DEV}/eval-results
             GET {DEV}/eval-sets/{{eval_set_id}}; GET {DEV}/eval-sets/{{eval_set_id}}/versions; GET {DEV}/eval_sets/{{eval_set_id}}/evals
@@ -74,6 +74,7 @@ SCOPE_OF: dict[str, str] = {
             GET /apps/{{app_name}}/logs; GET {DEV}/build_graph; GET {DEV}/build_graph_image; GET {DEV}/graph
             GET /dev{SESSION}/events/{{event_id}}/graph; GET /metrics; GET /replicas; GET /statistics/load
         """,
+        "any": "GET /me",
         "audit": "GET /audit",
         "admin": """
             GET POST /keys; GET DELETE /keys/{key_id}; GET /service-accounts

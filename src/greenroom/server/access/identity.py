@@ -12,8 +12,8 @@ from greenroom.records.run import Caller
 
 Scope = Literal["run", "read", "manage", "debug", "audit"]
 
-Access = Literal["open", "run", "read", "manage", "debug", "audit", "admin"]
-"""The scope that an endpoint requires; "open" requires none."""
+Access = Literal["open", "any", "run", "read", "manage", "debug", "audit", "admin"]
+"""The scope that an endpoint requires; "any" requires valid credentials only, and "open" none."""
 
 SCOPES: tuple[Scope, ...] = ("run", "read", "manage", "debug", "audit")
 ADMIN = "admin"
@@ -56,7 +56,7 @@ class Identity:
         return Caller(user_id=self.subject, key_id=self.key_id, scopes=sorted(self.scopes))
 
     def may(self, access: Access) -> bool:
-        return access == "open" or access in self.scopes or ADMIN in self.scopes
+        return access in ("open", "any") or access in self.scopes or ADMIN in self.scopes
 
     def reaches(self, app_name: str) -> bool:
         return self.apps is None or app_name in self.apps
