@@ -56,6 +56,7 @@ async def test_screenshot(world: World, name: str, width: int, scheme: Any) -> N
     [
         ("new", "apps/desk"),
         ("runs", "runs"),
+        ("statistics", "statistics?range=hour&by=app"),
         ("agents", "agents"),
         ("agent", "agents?app=desk"),
         ("evaluate", "evaluate?app=desk"),

@@ -41,6 +41,12 @@ const runs = createRoute({
   component: lazyRouteComponent(() => import("./pages/runs"), "RunsPage"),
   validateSearch: anySearch,
 });
+const statistics = createRoute({
+  getParentRoute: () => root,
+  path: "/statistics",
+  component: lazyRouteComponent(() => import("./statistics/StatisticsPage"), "StatisticsPage"),
+  validateSearch: anySearch,
+});
 const inbox = createRoute({
   getParentRoute: () => root,
   path: "/inbox",
@@ -127,7 +133,7 @@ const unknown = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([home, app, session, runs, inbox, schedules, agents, versions, compare, evaluate, settings, audit, adminKeys, adminBudgets, adminMemories, adminSettings, signIn, unknown]),
+  routeTree: root.addChildren([home, app, session, runs, statistics, inbox, schedules, agents, versions, compare, evaluate, settings, audit, adminKeys, adminBudgets, adminMemories, adminSettings, signIn, unknown]),
   basepath: BASE,
   defaultPreload: "intent",
 });

@@ -3,7 +3,6 @@ import { useEffect, useState } from "react";
 const RELATIVE = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const SHORT_CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const DATE = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short" });
 const DAY = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 const FULL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const UNITS = [
@@ -33,14 +32,6 @@ export function Moment({ at }: { at: number }) {
       {(isToday ? SHORT_CLOCK : day).format(date)}
     </time>
   );
-}
-
-/** "Thu, Nov 26, 02:00 PM – 02:15 PM". start, end: Unix seconds. */
-export function between(start: number, end: number): string {
-  const from = new Date(start * 1000);
-  const to = new Date(end * 1000);
-  const endDay = from.toDateString() === to.toDateString() ? "" : `${DATE.format(to)}, `;
-  return `${DATE.format(from)}, ${SHORT_CLOCK.format(from)} – ${endDay}${SHORT_CLOCK.format(to)}`;
 }
 
 export function ago(at: number): string {

@@ -1,5 +1,5 @@
 import { Link, Outlet, useLocation } from "@tanstack/react-router";
-import { Bot, CalendarClock, FlaskConical, Inbox, ListTree, MessageSquare, Settings } from "lucide-react";
+import { Bot, CalendarClock, ChartLine, FlaskConical, Inbox, ListTree, MessageSquare, Settings } from "lucide-react";
 import { Suspense, lazy, useEffect, useState } from "react";
 import { TopBar } from "./TopBar";
 
@@ -10,6 +10,7 @@ const Palette = lazy(() => import("../palette/Palette"));
 const PAGES = [
   { to: "/", name: "Chat", icon: MessageSquare },
   { to: "/runs", name: "Runs", icon: ListTree },
+  { to: "/statistics", name: "Statistics", icon: ChartLine },
   { to: "/inbox", name: "Inbox", icon: Inbox },
   { to: "/schedules", name: "Schedules", icon: CalendarClock },
   { to: "/agents", name: "Agents", icon: Bot },

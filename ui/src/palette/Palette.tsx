@@ -15,6 +15,7 @@ import "./palette.css";
 const PAGES = [
   ["Chat", "/"],
   ["Runs", "/runs"],
+  ["Statistics", "/statistics"],
   ["Inbox", "/inbox"],
   ["Schedules", "/schedules"],
   ["Compare two runs", "/compare"],
@@ -31,7 +32,7 @@ const KEYS: readonly (readonly [readonly string[], string])[] = [
   [["Esc"], "Close the inspector, or leave the message"],
   [["y", "n"], "In the inbox: allow, refuse"],
   [["/"], "Write a message"],
-  [["←", "→"], "In tabs: the next one; in a trace or a graph: move"],
+  [["←", "→"], "In tabs: the next one; in a trace, a graph or a plot: move"],
   [["+", "-", "0"], "In a trace or a graph: zoom, and show all"],
   [["?"], "These shortcuts"],
 ];
