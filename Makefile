@@ -327,6 +327,14 @@ bench-sizing: setup  ## Measure what turns cost on PostgreSQL, and write the siz
 bench-sleepers: setup  ## Measure how late sleeping runs continue, at 100 due per second beside 100,000 that sleep.
 	$(RUN) python -m benchmarks.sleepers
 
+.PHONY: statistics-week
+statistics-week: setup  ## Compare all figures of a week of 200,000 runs with those of its records; five minutes.
+	$(RUN) python -m tests.statistics.week
+
+.PHONY: bench-statistics
+bench-statistics: setup  ## Measure what statistics cost a turn, on servers with and without them.
+	$(RUN) python -m benchmarks.statistics_cost
+
 .PHONY: bench-sandboxes
 bench-sandboxes: setup  ## Measure the start and the executions of sandboxes, and 100 of them at once.
 	$(RUN) python -m benchmarks.sandboxes

@@ -17,9 +17,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from greenroom.records.event import Event
 from greenroom.records.run import RunFilter
 from greenroom.runs.sqlite_store import SqliteRunStore
 from greenroom.runs.task import MAX_ATTEMPTS
+from greenroom.sessions.sqlite import SqliteSessionService
+from greenroom.statistics.store import StatisticsQuery
 from tests.durability.invariants import (
     Json,
     calls_of,
@@ -37,6 +40,7 @@ from tests.durability.server_app import APP, KINDS, LAST_WORD
 from tests.durability.server_process import ServerProcess, server_in
 from tests.durability.sse_client import Frame, RunReader, SessionReader
 from tests.seed import SEED
+from tests.statistics.recomputed import check, facts_of
 
 KILLS = int(os.environ.get("GREENROOM_KILLS", "7"))
 SESSIONS = 6
@@ -154,6 +158,7 @@ async def test_nothing_is_lost_or_done_twice_when_the_server_is_killed(tmp_path:
         states = {talk.where["sessionId"]: (await http.get(talk.path)).json()["state"] for talk in talks}
         assert await server.stop(signal.SIGTERM) in (0, -signal.SIGTERM)
     await _check_records(tmp_path, talks)
+    await _check_statistics(tmp_path, talks)
     for talk, watcher in zip(talks, watchers, strict=True):
         log = logs[talk.where["sessionId"]]
         check_log(log)
@@ -249,3 +254,22 @@ async def _check_records(folder: Path, talks: list[Talk]) -> None:
             assert sorted(record.id for record in records.runs) == sorted(run.run_id or "" for run in talk.runs)
     finally:
         await store.close()
+
+
+async def _check_statistics(folder: Path, talks: list[Talk]) -> None:
+    """The statistics have each run and each of its calls once."""
+    sessions = SqliteSessionService(folder / "greenroom.db")
+    store = SqliteRunStore(folder / "greenroom.db")
+    try:
+        records = (await store.list_runs(RunFilter(), limit=None)).runs
+        logs: dict[str, list[Event]] = {}
+        for talk in talks:
+            where = {"app_name": APP, "user_id": talk.where["userId"], "session_id": talk.where["sessionId"]}
+            logs[where["session_id"]] = (await sessions.list_events(**where)).events
+        facts = facts_of(records, logs)
+        for grouping in (None, "tool", "user"):
+            query = StatisticsQuery(group_by=grouping, limit=50)
+            check(await store.statistics.query(query, currency="USD"), query, facts)
+    finally:
+        await store.close()
+        await sessions.close()
