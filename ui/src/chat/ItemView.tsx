@@ -1,6 +1,6 @@
 import type { Part } from "greenroom-client";
 import { ArrowRightLeft, FileText, Pencil, RotateCcw, TriangleAlert, Undo2 } from "lucide-react";
-import { memo, useState } from "react";
+import { Suspense, lazy, memo, useState } from "react";
 import { SERVER, sessionPath } from "../api";
 import { AgentName, agentColor } from "../components/AgentName";
 import { Markdown } from "../components/Markdown";
@@ -8,10 +8,11 @@ import { REMOVED } from "../inspector/state";
 import type { ArtifactItem, BranchesItem, Item, StateItem, TextItem } from "../timeline/model";
 import { CallCard } from "./CallCard";
 import { FeedbackButtons } from "./FeedbackButtons";
-import { RequestCard } from "./RequestCard";
 import { StreamingText } from "./StreamingText";
 import { Value } from "./Value";
 import { useChat } from "./context";
+
+const RequestCard = lazy(async () => ({ default: (await import("./RequestCard")).RequestCard }));
 
 /** One item of the timeline. */
 export const ItemView = memo(function ItemView({ item }: { item: Item }) {
@@ -51,7 +52,11 @@ export const ItemView = memo(function ItemView({ item }: { item: Item }) {
     case "artifact":
       return <Artifact item={item} />;
     case "request":
-      return <RequestCard item={item} />;
+      return (
+        <Suspense>
+          <RequestCard item={item} />
+        </Suspense>
+      );
     case "code":
       return (
         <div className="call">
