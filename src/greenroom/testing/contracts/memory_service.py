@@ -261,8 +261,10 @@ async def test_a_memory_is_changed_and_found_by_its_new_words(memory_service: Ba
     assert sorted(entry.id or "" for entry in listed) == sorted(["note", event.id])
 
     assert await memory_service.change_memory(**_HERE, memory_id="absent", content=new_content) is None
-    elsewhere = {**_HERE, "user_id": "bob"}
-    assert await memory_service.change_memory(**elsewhere, memory_id="note", content=new_content) is None
+    of_another = await memory_service.change_memory(
+        app_name=_HERE["app_name"], user_id="bob", memory_id="note", content=new_content
+    )
+    assert of_another is None
     with pytest.raises(InvalidRequest):
         await memory_service.change_memory(**_HERE, memory_id="note", content=Content(parts=[Part(text=" !")]))
     assert len((await memory_service.list_memories(**_HERE)).memories) == 2
