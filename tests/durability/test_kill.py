@@ -264,8 +264,9 @@ async def _check_statistics(folder: Path, talks: list[Talk]) -> None:
         records = (await store.list_runs(RunFilter(), limit=None)).runs
         logs: dict[str, list[Event]] = {}
         for talk in talks:
-            where = {"app_name": APP, "user_id": talk.where["userId"], "session_id": talk.where["sessionId"]}
-            logs[where["session_id"]] = (await sessions.list_events(**where)).events
+            session_id = talk.where["sessionId"]
+            found = await sessions.list_events(app_name=APP, user_id=talk.where["userId"], session_id=session_id)
+            logs[session_id] = found.events
         facts = facts_of(records, logs)
         for grouping in (None, "tool", "user"):
             query = StatisticsQuery(group_by=grouping, limit=50)

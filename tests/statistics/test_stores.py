@@ -20,7 +20,7 @@ from greenroom.runs.sqlite_store import SqliteRunStore
 from greenroom.runs.store import RunStore
 from greenroom.statistics.figures import OTHER
 from greenroom.statistics.rollups import MAX_NAMES
-from greenroom.statistics.run_figures import RunFigures
+from greenroom.statistics.run_figures import Kind, RunFigures
 from greenroom.statistics.store import ALL_APPS, LoadSample, Retention, StatisticsQuery, period_of
 from greenroom.usage.prices import default_prices
 
@@ -95,6 +95,23 @@ async def test_all_steps_have_the_same_sums(runs: RunStore) -> None:
             assert answer.groups[0].total.runs == {"succeeded": 100}
             assert all(point.time % step == 0 for point in answer.groups[0].points)
         await runs.statistics.fold()
+
+
+async def test_the_number_of_sums_does_not_depend_on_the_number_of_runs(runs: RunStore) -> None:
+    async def number_of_sums() -> int:
+        kinds: list[Kind] = ["run", "model", "tool", "user"]
+        periods = [period_of(NOW - 3600, NOW + 60, step, now=NOW) for step in (60, 3600, DAY)]
+        return sum(
+            [len(await runs.statistics.rows(kind, p, app_names=None, name=None)) for kind in kinds for p in periods]
+        )
+
+    sums: list[int] = []
+    for round_number in range(3):
+        for n in range(60):
+            await count(runs, ended(1000 * round_number + n, ended_at=NOW - 30 * n, tool="pay", user=f"user-{n % 3}"))
+        await runs.statistics.fold()
+        sums.append(await number_of_sums())
+    assert sums[0] == sums[1] == sums[2] > 60
 
 
 async def test_users_have_sums_by_day_which_are_deleted_with_them(runs: RunStore) -> None:
