@@ -199,8 +199,8 @@ class PostgresSessionQueries(SessionQueries):
     async def insert(self, key: SessionKey, prepared: Sequence[PreparedEvent], jsons: Sequence[bytes]) -> Stored:
         if not prepared:
             return []
-        datas = [encode_event(self.codec, key, one.event.id, json) for one, json in zip(prepared, jsons, strict=True)]
-        row = Append(key, prepared, datas, self._shards.fence(key, self._epochs), self.codec)
+        encoded = [encode_event(self.codec, key, one.event.id, json) for one, json in zip(prepared, jsons, strict=True)]
+        row = Append(key, prepared, encoded, self._shards.fence(key, self._epochs), self.codec)
         (result,) = await _append_batch.write(self._connection, [row])
         if isinstance(result, Exception):
             raise result
