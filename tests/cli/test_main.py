@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def boolean_flags(commands: App = app, path: tuple[str, ...] = ()) -> Iterator[t
         words = ["x" for argument in required if argument.index is not None]
         for argument in required:
             if argument.index is None:
-                words += [argument.name, "x"]
+                words += [argument.name, "2026-01-01" if argument.hint is datetime else "x"]
         for argument in arguments:
             if argument.hint is bool:
                 yield (*path, name, *words), argument.name

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -15,7 +13,6 @@ from greenroom.cli.terminal import note, print_line, print_table
 from greenroom.errors import CallerError
 
 if TYPE_CHECKING:
-    from greenroom.client.async_client import AsyncClient
     from greenroom.records.schedule import Schedule
 
 app = App(name="schedules", help="Manage schedules, which start runs by the clock, on a running server.")
@@ -44,7 +41,7 @@ def list_schedules(
     async def find() -> list[Schedule]:
         found: list[Schedule] = []
         page_token: str | None = None
-        async with _client(url, api_key) as client:
+        async with client_for(url, api_key) as client:
             while True:
                 page = await client.list_schedules(app_name=app, user_id=user, page_token=page_token)
                 found += page.schedules
@@ -136,7 +133,7 @@ def add(
     )
 
     async def create() -> Schedule:
-        async with _client(url, api_key) as client:
+        async with client_for(url, api_key) as client:
             return await client.create_schedule(schedule, app_name=app)
 
     created = asyncio.run(create())
@@ -150,7 +147,7 @@ def times(app: AppName, schedule_id: ScheduleId, /, *, url: Url = _DEFAULT_URL, 
     from greenroom.schedules.times import zone_of
 
     async def find() -> tuple[Schedule, list[float]]:
-        async with _client(url, api_key) as client:
+        async with client_for(url, api_key) as client:
             schedule = await client.get_schedule(app_name=app, schedule_id=schedule_id)
             return schedule, await client.next_times(schedule, app_name=app)
 
@@ -169,7 +166,7 @@ def pause(app: AppName, schedule_id: ScheduleId, /, *, url: Url = _DEFAULT_URL, 
     """Pause a schedule: no runs start until it is resumed."""
 
     async def change() -> None:
-        async with _client(url, api_key) as client:
+        async with client_for(url, api_key) as client:
             await client.pause_schedule(app_name=app, schedule_id=schedule_id)
 
     asyncio.run(change())
@@ -181,7 +178,7 @@ def resume(app: AppName, schedule_id: ScheduleId, /, *, url: Url = _DEFAULT_URL,
     """Resume a paused schedule. Times during the pause are left out."""
 
     async def change() -> Schedule:
-        async with _client(url, api_key) as client:
+        async with client_for(url, api_key) as client:
             return await client.resume_schedule(app_name=app, schedule_id=schedule_id)
 
     note(f"Resumed schedule {schedule_id!r}, next run: {_next_run(asyncio.run(change()))}")
@@ -192,7 +189,7 @@ def run_schedule(app: AppName, schedule_id: ScheduleId, /, *, url: Url = _DEFAUL
     """Start a run of a schedule now, without waiting for it. Its ID goes to standard output."""
 
     async def start() -> tuple[str, str]:
-        async with _client(url, api_key) as client:
+        async with client_for(url, api_key) as client:
             run = await client.run_schedule(app_name=app, schedule_id=schedule_id)
             return run.id, run.session_id
 
@@ -206,20 +203,11 @@ def delete(app: AppName, schedule_id: ScheduleId, /, *, url: Url = _DEFAULT_URL,
     """Delete a schedule and its history. Its runs and sessions stay."""
 
     async def remove() -> None:
-        async with _client(url, api_key) as client:
+        async with client_for(url, api_key) as client:
             await client.delete_schedule(app_name=app, schedule_id=schedule_id)
 
     asyncio.run(remove())
     note(f"Deleted schedule {schedule_id!r}.")
-
-
-@asynccontextmanager
-async def _client(url: str, api_key: str | None) -> AsyncGenerator[AsyncClient]:
-    client = client_for(url, api_key)
-    try:
-        yield client
-    finally:
-        await client.close()
 
 
 def _seconds(name: str, text: str | None) -> float | None:

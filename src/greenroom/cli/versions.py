@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -16,7 +15,6 @@ from greenroom.cli.terminal import note, print_line, print_table
 from greenroom.errors import CallerError
 
 if TYPE_CHECKING:
-    from greenroom.client.async_client import AsyncClient
     from greenroom.records.app_version import (
         AgentChange,
         ListVersionScoresResponse,
@@ -62,7 +60,7 @@ def publish(
     """
 
     async def create() -> PublishedVersion:
-        async with _client(url, api_key) as client:
+        async with client_for(url, api_key) as client:
             return await client.publish_version(app_name=app, message=message)
 
     published = asyncio.run(create())
@@ -75,7 +73,7 @@ def list_versions(app: AppName, /, *, url: Url = _DEFAULT_URL, api_key: ApiKey =
     """List the versions of an app with their shares of its sessions, and what came of their newest runs."""
 
     async def find() -> tuple[ListVersionsResponse, ListVersionScoresResponse]:
-        async with _client(url, api_key) as client:
+        async with client_for(url, api_key) as client:
             return await client.list_app_versions(app_name=app), await client.get_version_scores(app_name=app)
 
     listed, scores = asyncio.run(find())
@@ -112,7 +110,7 @@ def compare(
     """
 
     async def find() -> VersionComparison:
-        async with _client(url, api_key) as client:
+        async with client_for(url, api_key) as client:
             return await client.compare_app_versions(first, second, app_name=app)
 
     compared = asyncio.run(find())
@@ -146,7 +144,7 @@ def traffic(
     wanted = _read_shares(shares)
 
     async def change() -> Mapping[str, int]:
-        async with _client(url, api_key) as client:
+        async with client_for(url, api_key) as client:
             if wanted:
                 return (await client.set_traffic(wanted, app_name=app)).shares
             return (await client.list_app_versions(app_name=app)).shares
@@ -163,7 +161,7 @@ def rollback(app: AppName, version: Version, /, *, url: Url = _DEFAULT_URL, api_
     """
 
     async def change() -> None:
-        async with _client(url, api_key) as client:
+        async with client_for(url, api_key) as client:
             await client.set_traffic({version: 100}, app_name=app)
 
     asyncio.run(change())
@@ -175,20 +173,11 @@ def delete(app: AppName, version: Version, /, *, url: Url = _DEFAULT_URL, api_ke
     """Delete a version that serves no sessions."""
 
     async def remove() -> None:
-        async with _client(url, api_key) as client:
+        async with client_for(url, api_key) as client:
             await client.delete_app_version(app_name=app, name=version)
 
     asyncio.run(remove())
     note(f"Deleted version {version} of {app!r}.")
-
-
-@asynccontextmanager
-async def _client(url: str, api_key: str | None) -> AsyncGenerator[AsyncClient]:
-    client = client_for(url, api_key)
-    try:
-        yield client
-    finally:
-        await client.close()
 
 
 def _read_shares(shares: tuple[str, ...]) -> dict[str, int]:
