@@ -475,8 +475,9 @@ async def test_killed_while_it_waits_and_killed_in_the_approved_tool(tool: str, 
         started = await http.post(f"{session}/s-1/runs", json=body)
         assert started.status_code == 202, started.text
         await _until(lambda: len(read_lines(diary)) == 1)
+        await server.kill()
         (tmp_path / "go on").touch()
-        await _kill_and_start(server)
+        await server.start()
         await _until(lambda: _has_status(http, run_id, "succeeded"))
         events: list[Any] = (await http.get(f"{session}/s-1")).json()["events"]
         parts = [part for event in events for part in event["content"]["parts"]]

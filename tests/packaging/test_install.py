@@ -42,6 +42,7 @@ EXTRAS = {
     "daytona": ["environments.daytona"],
     "e2b": ["environments.e2b"],
     "embeddings": ["memory.signatures"],
+    "encryption": ["encryption.aes", "encryption.streams"],
     "eval": ["evaluation.metrics"],
     "fastapi": ["cli.fast_api"],
     "firestore": ["google_cloud.firestore", "sessions.firestore"],

@@ -54,9 +54,11 @@ class WebhookReceiver:
         task.add_done_callback(self.open.discard)
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):  # the sender was killed
-            await self._answer(reader, writer)
-        writer.close()
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):  # the sender was killed
+                await self._answer(reader, writer)
+        finally:
+            writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
 
