@@ -26,7 +26,7 @@ app = App(name="encryption", help="Make and rotate the keys that encrypt what a 
 def make_key(file: Annotated[Path, Parameter(name="FILE")], /) -> None:
     """Add a key to a file, which only you can read, and make it the current one. The file is made if it is missing.
 
-    Keep a copy of the file elsewhere: without its keys, the data is lost. Servers read the file again by themselves.
+    Keep a copy of the file elsewhere: without its keys, the data is lost. Running servers read the file again.
 
         greenroom encryption keygen keys.toml
     """

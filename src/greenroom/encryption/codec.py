@@ -2,9 +2,9 @@
 
     enc1:3:iF0j…    version 1 of this format, data key 3, then in base64: nonce (12 bytes), ciphertext, tag (16 bytes)
 
-JSON never begins like that, so a store tells encrypted values from those that were written before encryption was turned
-on. The additional authenticated data is the beginning up to the last colon, and the value's place, as JSON: the table,
-then what identifies the row. A value that was moved to another row can't be decrypted there.
+JSON never begins like that, so a store can distinguish encrypted values from those of the time before
+encryption. The additional authenticated data is the beginning up to the last colon, and the value's place, as JSON: the
+table, then what identifies the row. A value that was moved to another row can't be decrypted there.
 """
 
 from __future__ import annotations

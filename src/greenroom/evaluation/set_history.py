@@ -43,7 +43,7 @@ class _Line(EvalSetVersion, kw_only=True, omit_defaults=False):
 
 
 class _Head(msgspec.Struct):
-    """The part of a line that tells whether a set has this version."""
+    """The part of a line that says whether a set has this version."""
 
     version: int
     digest: str

@@ -149,7 +149,9 @@ def period_of(start: float | None, end: float | None, step: int | None, *, now: 
     by_user: for figures of users, which are kept by day.
     """
     last = now if end is None else end
-    first = last - (30 * DAY if by_user else DAY) if start is None else start
+    if start is None:
+        start = last - (30 * DAY if by_user else DAY)
+    first = start
     if first >= last:
         raise InvalidRequest("start must be before end", location=("query", "start"))
     if by_user and step is not None and step < DAY:

@@ -73,7 +73,7 @@ export function widened({ start, end }: Range, now: number): Range {
   return fixedRange(Math.max(to - wanted, 0), to, now);
 }
 
-/** Whether time still goes on in the range. */
+/** Whether the range ends in the future. */
 export function isOpen({ end }: Period, now: number): boolean {
   return end > now;
 }

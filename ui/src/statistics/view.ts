@@ -36,7 +36,7 @@ export function parseView(search: Search): View {
   };
 }
 
-/** The page's address; what stands for itself is left out. */
+/** The page's address; defaults are left out. */
 export function toSearch({ grouping, percentile, filters, sort }: View, range: Range): Search {
   const values = { by: grouping, percentile: percentile === DEFAULT_PERCENTILE ? "" : percentile, sort, ...filters };
   return { ...rangeSearch(range), ...Object.fromEntries(Object.entries(values).filter(([, value]) => value !== "")) };

@@ -25,7 +25,7 @@ _NO_HOST = re.compile(r"[\\\x00-\x20\x7f]")
 
 
 class AllowedTools(GuardrailCheck):
-    """Refuses calls of all tools whose name fits none of the names; `*` in a name stands for any characters."""
+    """Refuses calls of all tools whose name fits none of the names; `*` in a name matches any characters."""
 
     places: ClassVar[tuple[Where, ...]] = ("tool_arguments",)
     reads_text = False

@@ -56,7 +56,7 @@ async def erase(user: UserData, ask_owner: AskOwnerToErase | None) -> ErasureRep
 
 
 async def erase_own(user: UserData) -> None:
-    """Deletes a user's data that this server can delete: another server goes on with the rest."""
+    """Deletes a user's data that this server can delete: another server deletes the rest."""
     try:
         await _delete(user)
     except OwnershipLost:
